@@ -1,0 +1,3 @@
+from rackready.cli import main
+
+main()

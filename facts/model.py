@@ -1,0 +1,270 @@
+"""The typed picture of one host: what the readers make out of evidence.
+
+Every class is frozen. ``None`` always means *unknown*: the evidence does not say, which is neither
+right nor wrong. A known absence has a value of its own (an empty tuple, ``""``, ``False``).
+Addresses of PCI functions (BDFs) are domain-qualified lower case, as in sysfs: ``0000:33:00.0``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+def _empty() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The output of one command on one host, as it was printed.
+
+    ``text`` holds bytes that are not UTF-8 as surrogates (``surrogateescape``).
+    ``status`` is the exit status; None when there is none, and ``lost`` then says why
+    (``late 4711``: abandoned with that pid; ``absent``: no such command; ``skipped ...``; ``cut``).
+    """
+
+    host: str
+    command: str
+    text: str
+    status: int | None = 0
+    lost: str = ""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A piece of evidence that could not be had or not be understood: stated, never guessed."""
+
+    command: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class System:
+    """Operating system, kernel, privileges and the machine it runs on."""
+
+    hostname: str | None = None
+    os_id: str | None = None  # ID of os-release: "ubuntu"
+    os_version: str | None = None  # VERSION_ID: "22.04"
+    os_name: str | None = None  # PRETTY_NAME
+    kernel: str | None = None  # release: "5.15.0-72-generic"
+    machine: str | None = None  # "x86_64"
+    cmdline: str | None = None
+    boot_id: str | None = None
+    uid: int | None = None
+    capabilities: int | None = None  # effective set, a bit mask
+    lockdown: str | None = None  # "none", "integrity", "confidentiality"; "" = no such kernel
+    clock: int | None = None  # seconds since 1970 on the node
+    cpu: str | None = None
+    memory_kib: int | None = None
+    vendor: str | None = None
+    product: str | None = None
+    serial: str | None = None
+    bios: str | None = None
+    emulated: bool = False
+
+
+@dataclass(frozen=True)
+class Express:
+    """PCI Express capability of one function (PCIe Base Specification, chapter 7.5.3)."""
+
+    offset: int
+    port_type: int  # 0 endpoint, 4 root port, 5 switch upstream, 6 switch downstream
+    device_capabilities: int
+    device_control: int
+    link_capabilities: int
+    link_status: int
+
+    @property
+    def max_read_request(self) -> int | None:
+        """Bytes; None for the two reserved encodings."""
+        return _size(self.device_control >> 12 & 7)
+
+    @property
+    def max_payload(self) -> int | None:
+        """Bytes, as set."""
+        return _size(self.device_control >> 5 & 7)
+
+    @property
+    def max_payload_supported(self) -> int | None:
+        """Bytes, as the function is able to."""
+        return _size(self.device_capabilities & 7)
+
+    @property
+    def relaxed_ordering(self) -> bool:
+        return bool(self.device_control & 0x10)
+
+    @property
+    def link_speed(self) -> int:
+        """Current link speed as PCIe generation (1 = 2.5 GT/s ... 6 = 64 GT/s); 0 = no link."""
+        return self.link_status & 0xF
+
+    @property
+    def link_width(self) -> int:
+        return self.link_status >> 4 & 0x3F
+
+    @property
+    def link_speed_max(self) -> int:
+        return self.link_capabilities & 0xF
+
+    @property
+    def link_width_max(self) -> int:
+        return self.link_capabilities >> 4 & 0x3F
+
+
+def _size(encoding: int) -> int | None:
+    return 128 << encoding if encoding <= 5 else None
+
+
+@dataclass(frozen=True)
+class PciFunction:
+    """One PCI function. ``bridges`` leads from the root port down to the bridge just above it."""
+
+    bdf: str
+    vendor: int | None = None
+    device: int | None = None
+    class_code: int | None = None  # 24 bits: 0x020000
+    root: str | None = None  # host bridge: "pci0000:c8"
+    bridges: tuple[str, ...] | None = None
+    numa_node: int | None = None  # -1: the firmware names none
+    driver: str | None = None  # "" = none bound
+    physfn: str | None = None  # "" = this is no virtual function
+    express: Express | None = None
+    config_bytes: int = 0  # how much of the config space could be read
+    responds: bool | None = None  # False: it reads all ones, as of a device that is gone
+    serial: str | None = None  # Device Serial Number capability, hex
+    slot: str | None = None
+
+    @property
+    def is_virtual(self) -> bool | None:
+        return None if self.physfn is None else bool(self.physfn)
+
+    @property
+    def is_bridge(self) -> bool:
+        return self.class_code is not None and self.class_code >> 8 == 0x0604
+
+
+@dataclass(frozen=True)
+class Gid:
+    """One entry of a GID table. ``gid`` in full: eight groups of four hex digits."""
+
+    index: int
+    gid: str
+    version: str | None = None  # "v1", "v2"; "ib" on InfiniBand
+    netdev: str | None = None
+
+
+@dataclass(frozen=True)
+class RdmaPort:
+    number: int
+    link_layer: str | None = None  # "Ethernet", "InfiniBand"
+    state: str | None = None  # "ACTIVE", "DOWN", "INIT", ...
+    physical_state: str | None = None  # "LinkUp", ...
+    rate: str | None = None  # "400 Gb/sec (4X NDR)"
+    gids: tuple[Gid, ...] | None = None
+    traffic_class: int | None = None  # -1: the file is there, but no class is set
+    traffic_class_file: bool | None = None  # False: this driver has no such file
+    octets: tuple[int, int] | None = None  # bytes moved: at the start, at the end of the probe
+
+
+@dataclass(frozen=True)
+class RdmaDevice:
+    name: str
+    bdf: str | None = None
+    ports: tuple[RdmaPort, ...] = ()
+    firmware: str | None = None
+    board_id: str | None = None
+    node_guid: str | None = None
+
+
+@dataclass(frozen=True)
+class NetDevice:
+    name: str
+    bdf: str | None = None  # "" = not a PCI device
+    mac: str | None = None
+    mtu: int | None = None
+    state: str | None = None  # operstate: "up", "down"
+    speed: int | None = None  # Mb/s
+    port: int | None = None  # dev_port: which port of the card, from 0
+    addresses: tuple[str, ...] | None = None  # "10.2.1.5/24"
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One accelerator as its own management tool shows it."""
+
+    index: int
+    model: str
+    bdf: str | None = None
+    state: str | None = None  # "Available", or the reason why not
+    uuid: str | None = None
+    memory_used_mib: int | None = None
+    memory_mib: int | None = None
+    power_w: int | None = None
+    temperature_c: int | None = None
+    links: tuple[str, ...] | None = None  # link class to each accelerator in index order
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True)
+class AcceleratorStack:
+    """Accelerators and the software that drives them."""
+
+    accelerators: tuple[Accelerator, ...] | None = None
+    attached: int | None = None  # the tool's own count
+    tool_version: str | None = None
+    driver_version: str | None = None  # kernel module
+    sdk_version: str | None = None
+    firmware_version: str | None = None
+    peer_memory: bool | None = None  # what the driver itself says of its registration
+
+
+@dataclass(frozen=True)
+class Module:
+    """A loaded kernel module."""
+
+    name: str
+    references: int | None = None  # None: this kernel does not count them
+    holders: tuple[str, ...] = ()
+    version: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=_empty)
+
+
+@dataclass(frozen=True)
+class ManagedFile:
+    """A file, link or folder that rackready put on the node, as its manifest and the disk say."""
+
+    path: str
+    kind: str  # "file", "link", "dir"
+    written: str  # SHA-256 of what rackready wrote; the target of a link; "" for a folder
+    found: str | None  # the same as it is now; "" = gone; None = could not be read
+    text: str | None = None  # content now
+    written_mode: int = 0  # permissions that rackready gave a file
+    mode: int | None = None  # permissions as they are now
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    command: str
+    device: str  # the device node it holds open
+
+
+@dataclass(frozen=True)
+class Node:
+    """One host, as far as its evidence tells."""
+
+    name: str
+    system: System = field(default_factory=System)
+    pci: Mapping[str, PciFunction] | None = None
+    rdma: tuple[RdmaDevice, ...] | None = None
+    net: tuple[NetDevice, ...] | None = None
+    stack: AcceleratorStack = field(default_factory=AcceleratorStack)
+    modules: Mapping[str, Module] | None = None
+    kernel_log: tuple[str, ...] | None = None
+    managed: tuple[ManagedFile, ...] | None = None
+    journal: tuple[Mapping[str, object], ...] | None = None
+    users: tuple[Process, ...] | None = None  # processes that hold an accelerator open
+    schedulers: tuple[str, ...] | None = None  # slurmd, kubelet, ... that run
+    gaps: tuple[Gap, ...] = ()

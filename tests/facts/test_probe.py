@@ -1,0 +1,430 @@
+"""facts/probe.sh on small trees and on this machine, in every shell that it is written for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from rackready.facts.capture import (
+    Capture,
+    ProbeWishes,
+    decode_transport,
+    probe_script,
+    read_capture,
+)
+from rackready.facts.model import Evidence
+from rackready.facts.readers.node import read_node
+
+SHELLS = [["dash"], ["bash"], ["busybox", "ash"]]
+WISHES = ProbeWishes(
+    tools=("mx-smi", "mx-smi -L", "cat /opt/maca/Version.txt", "mx-none"),
+    modules=("metax",),
+    log="metax|MXCD",
+    nodes=("/dev/mxcd", "/dev/dri"),
+    vendors=(0x9999,),
+)
+NIC, GPU, BRIDGE, DISK = "0000:31:00.0", "0000:32:00.0", "0000:30:01.0", "0000:01:00.0"
+# All that a node needs beside a shell.
+NEEDED = [
+    *["awk", "cat", "date", "grep", "head", "ls", "mktemp", "od", "rm", "sed", "sleep", "sort"],
+    *["tail", "tr", "uname", "wc"],
+]
+
+
+@pytest.fixture(params=SHELLS, ids=lambda shell: shell[-1])
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    words: list[str] = request.param
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"no {words[0]} here")
+    return words
+
+
+def write(path: Path, text: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def tool(root: Path, name: str, script: str) -> None:
+    write(root / "opt/mxdriver/bin" / name, f"#!/bin/sh\n{script}\n")
+    (root / "opt/mxdriver/bin" / name).chmod(0o755)
+
+
+def function(root: Path, path: str, class_code: str, vendor: str, config: bytes) -> Path:
+    """A PCI function at ``path`` below /sys/devices."""
+    folder = root / "sys/devices" / path
+    bdf = folder.name
+    for name, value in {"class": class_code, "vendor": vendor, "device": "0x4001"}.items():
+        write(folder / name, f"{value}\n")
+    write(folder / "numa_node", "0\n")
+    write(folder / "config", config)
+    devices = root / "sys/bus/pci/devices"
+    devices.mkdir(parents=True, exist_ok=True)
+    devices.joinpath(bdf).symlink_to(f"../../../devices/{path}")
+    return folder
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    write(root / ".rackready-emulated", "test\n")
+    write(root / "proc/sys/kernel/hostname", "n1\n")
+    write(root / "proc/cmdline", "quiet\n")
+    write(root / "proc/modules", "metax 100 1 - Live 0x0\n")
+    write(root / "proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n")
+    write(root / "sys/module/metax/parameters/ib_reg_addr", "0\n")
+    write(root / "sys/module/metax/version", "3.4.4\n")
+    bridge = function(root, f"pci0000:30/{BRIDGE}", "0x060400", "0x1000", bytes(4096))
+    for bdf, class_code, vendor in ((NIC, "0x020000", "0x15b3"), (GPU, "0x038000", "0x9999")):
+        config = bytes(range(256)) + bytes(3840)
+        function(root, f"pci0000:30/{bridge.name}/{bdf}", class_code, vendor, config)
+    function(root, f"pci0000:00/{DISK}", "0x010802", "0x144d", bytes(4096))
+    hca = f"devices/pci0000:30/{BRIDGE}/{NIC}/infiniband/mlx5_0"
+    port = root / "sys" / hca / "ports/1"
+    write(port / "state", "4: ACTIVE\n")
+    write(port / "gids/0", "fe80:0000:0000:0000:9e63:c0ff:feaa:bbcc\n")
+    write(port / "gids/1", "0000:0000:0000:0000:0000:0000:0000:0000\n")
+    write(port / "counters/port_xmit_data", "7\n")
+    write(port / "counters/port_rcv_data", "8\n")
+    write(port.parents[1] / "tc/1/traffic_class", "")
+    (port.parents[1] / "device").symlink_to("../..")
+    (root / "sys/class/infiniband").mkdir(parents=True)
+    (root / "sys/class/infiniband/mlx5_0").symlink_to(f"../../{hca}")
+    write(root / "sys/class/net/lo/address", "00:00:00:00:00:00\n")
+    write(root / "opt/maca/Version.txt", "Version:3.3.0.15\n")
+    tool(root, "mx-smi", 'echo "mx-smi  version: 2.2.9 $*"; echo oops >&2; exit 3')
+    tool(root, "dmesg", "echo '[1.0] metax up'; echo '[2.0] other'")
+    tool(root, "ip", "echo '1: lo    inet 127.0.0.1/8'")
+    for pid, name, device in (("7", "python3", "/dev/mxcd"), ("9", "slurmd", "/dev/null")):
+        write(root / f"proc/{pid}/comm", f"{name}\n")
+        (root / f"proc/{pid}/fd").mkdir()
+        (root / f"proc/{pid}/fd/3").symlink_to(device)
+    return root
+
+
+def run(shell: list[str], script: str, root: Path | str, **values: str) -> str:
+    environment = {"RACKREADY_ROOT": str(root), "RACKREADY_COUNTER_SECONDS": "0", **values}
+    done = subprocess.run(
+        [*shell, "-s"],
+        input=script.encode(),
+        capture_output=True,
+        env=environment,
+        timeout=40,
+        check=True,
+    )
+    assert done.stderr == b""
+    return done.stdout.decode("ascii")
+
+
+def probe(
+    shell: list[str], root: Path | str, wishes: ProbeWishes = WISHES, **values: str
+) -> Capture:
+    text = run(shell, probe_script(wishes), root, **values)
+    return read_capture(decode_transport(text.split("\n")), "n")
+
+
+def sections(capture: Capture) -> dict[str, Evidence]:
+    assert capture.gaps == ()
+    return {item.command: item for item in capture.evidence}
+
+
+def state(root: Path) -> Mapping[str, tuple[int, int, bytes]]:
+    return {
+        str(path): (
+            path.lstat().st_mode,
+            path.lstat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else b"",
+        )
+        for path in root.rglob("*")
+    }
+
+
+def test_what_a_tree_holds_is_in_the_capture(shell: list[str], tree: Path) -> None:
+    capture = probe(shell, tree)
+    found = sections(capture)
+    assert found["cat /proc/sys/kernel/hostname"].text == "n1\n"
+    assert found["cat /sys/kernel/security/lockdown"].status == 1
+    assert found["mx-smi -L"] == Evidence("n", "mx-smi -L", "mx-smi  version: 2.2.9 -L\noops\n", 3)
+    assert found["mx-none"].lost == "absent"
+    assert found["cat /opt/maca/Version.txt"].text == "Version:3.3.0.15\n"
+    assert found["dmesg | grep -E 'metax|MXCD' | tail -n 400"].text == "[1.0] metax up\n"
+    assert found["users of /dev/mxcd /dev/dri"].text == "7 python3 /dev/mxcd\n"
+    gids = "cd /sys/class/infiniband && grep -s '[1-9a-f]' */ports/*/gids/*"
+    assert found[gids].text == "mlx5_0/ports/1/gids/0:fe80:0000:0000:0000:9e63:c0ff:feaa:bbcc\n"
+    first, *_, last = capture.evidence
+    assert first == last and "mlx5_0/ports/1/counters/port_xmit_data:7\n" in first.text
+
+
+def test_the_readers_understand_it(shell: list[str], tree: Path) -> None:
+    node = read_node("n", probe(shell, tree).evidence)
+    assert node.system.emulated and node.system.uid == 0
+    assert node.pci and {bdf: f.config_bytes for bdf, f in node.pci.items()} == {
+        DISK: 256,
+        BRIDGE: 4096,
+        NIC: 4096,
+        GPU: 4096,
+    }
+    assert node.pci[GPU].bridges == (BRIDGE,)
+    assert node.modules and node.modules["metax"].version == "3.4.4"
+    assert node.modules["metax"].parameters == {"ib_reg_addr": "0"}
+    assert node.rdma and node.rdma[0].bdf == NIC
+    assert node.rdma[0].ports[0].octets == (60, 60)
+    assert (node.rdma[0].ports[0].traffic_class, node.rdma[0].ports[0].traffic_class_file) == (
+        -1,
+        True,
+    )
+    assert node.users and node.schedulers == ("slurmd",)
+
+
+def test_nothing_is_written(shell: list[str], tree: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tool(tree, "mktemp", f'PATH=/usr/bin:/bin mktemp "$@" | tee -a {log}')
+    before = state(tree)
+    probe(shell, tree)
+    assert state(tree) == before
+    (scratch,) = log.read_text().split()
+    assert not Path(scratch).exists()
+
+
+def test_any_bytes_arrive(shell: list[str], tree: Path) -> None:
+    contents = [
+        bytes(range(256)),
+        b"\0",
+        b"\1\n",
+        b"",
+        b"\n\n",
+        b"no newline",
+        b"a\nno newline",
+        b"cr\r\n",
+        b"a?1",
+        b"\\n %s $HOME `id` *",
+        b"rackready-capture 1\n$ cat\n|\n? 0\n. 1\n",
+    ]
+    for number, content in enumerate(contents):
+        write(tree / f"any/{number}", content)
+    names = [f"/any/{number}" for number in range(len(contents))]
+    write(tree / "var/lib/rackready/manifest", "".join(f"file {name} 0 0644\n" for name in names))
+    wishes = ProbeWishes(tools=tuple(f"head -c 999 {name}" for name in names))
+    found = sections(probe(shell, tree, wishes))
+    for name, content in zip(names, contents, strict=True):
+        text = content.decode("utf-8", "surrogateescape")
+        for command in (f"cat {name}", f"head -c 999 {name}"):
+            assert (found[command].text, found[command].status) == (text, 0)
+
+
+def test_a_hung_tool_is_abandoned(shell: list[str], tree: Path) -> None:
+    # Ignores TERM, and its child holds its output.
+    tool(tree, "mx-smi", "trap '' TERM; echo begun; sleep 300 & echo $!; wait; sleep 300")
+    found = sections(probe(shell, tree, RACKREADY_TOOL_LIMIT="1"))
+    hung = found["mx-smi"]
+    begun, child = hung.text.split()
+    late, pid = hung.lost.split()
+    try:
+        assert (begun, late, hung.status) == ("begun", "late", None)
+        assert (
+            pid
+            in subprocess.run(
+                ["ps", "-o", "ppid=", "-p", child], capture_output=True, text=True, check=True
+            ).stdout
+        )
+        assert found["mx-smi -L"].lost == "skipped mx-smi was late"
+        assert found["cat /opt/maca/Version.txt"].status == 0
+    finally:
+        os.kill(int(pid), signal.SIGKILL)
+        os.kill(int(child), signal.SIGKILL)
+
+
+def test_a_driver_that_does_not_answer_is_abandoned(shell: list[str], tree: Path) -> None:
+    state = tree / f"sys/devices/pci0000:30/{BRIDGE}/{NIC}/infiniband/mlx5_0/ports/1/state"
+    state.unlink()
+    os.mkfifo(state)  # reading blocks
+    capture = probe(shell, tree, RACKREADY_TOOL_LIMIT="1")
+    os.close(os.open(state, os.O_RDWR))
+    found = sections(capture)
+    assert capture.evidence[0].status == 0  # the counters
+    lost = {item.lost.split(" ")[0] for item in found.values() if "/infiniband &&" in item.command}
+    assert lost == {"late", "skipped"}
+    assert found["ls -l /sys/class/net"].status == found["mx-smi -L"].status - 3 == 0
+
+
+def test_a_function_that_cannot_be_read_is_abandoned(shell: list[str], tree: Path) -> None:
+    config = tree / f"sys/devices/pci0000:30/{BRIDGE}/{NIC}/config"
+    config.unlink()
+    os.mkfifo(config)  # reading blocks
+    capture = probe(shell, tree, RACKREADY_TOOL_LIMIT="1")
+    os.close(os.open(config, os.O_RDWR | os.O_NONBLOCK))
+    found = sections(capture)
+    command = f"od -Ax -tx1 -N 4096 /sys/bus/pci/devices/{NIC}/config"
+    assert found[command].lost.startswith("late ")
+    node = read_node("n", capture.evidence)
+    assert node.pci and [node.pci[bdf].config_bytes for bdf in (BRIDGE, NIC, GPU)] == [4096, 0, 0]
+    assert found["mx-smi -L"].status == 3
+
+
+def test_all_tools_together_have_a_limit(tree: Path) -> None:
+    found = sections(probe(["sh"], tree, RACKREADY_TOOLS_LIMIT="0"))
+    assert found["mx-smi"].lost == found["ip -o addr show"].lost == "skipped no time left"
+    assert found["cat /proc/cmdline"].status == 0
+
+
+def test_too_much_output_is_cut_visibly(shell: list[str], tree: Path) -> None:
+    tool(tree, "mx-smi", "while :; do echo '0123456789012345678901234567890123456789'; done")
+    found = sections(probe(shell, tree))
+    assert found["mx-smi"].lost == "cut at 65536 bytes"
+    assert len(found["mx-smi"].text) == 65536
+
+
+def test_without_a_place_for_their_output_tools_are_skipped(tree: Path) -> None:
+    tool(tree, "mktemp", "exit 1")
+    found = sections(probe(["sh"], tree))
+    assert found["mx-smi"].lost == "skipped no place for output"
+    assert found["ls -l /sys/class/infiniband"].status == 0
+
+
+def test_managed_files(shell: list[str], tree: Path) -> None:
+    text = "# Managed by rackready\n"
+    write(tree / "etc/rackready/a.conf", text)
+    write(tree / "etc/rackready/large", "x" * 70000)
+    (tree / "etc/link").symlink_to("rackready/a.conf")
+    manifest = [
+        "dir /etc/rackready",
+        "file /etc/rackready/a.conf 0 0644",
+        "file /etc/rackready/a.conf 1 0644",
+        "file /etc/rackready/large 0 0644",
+        "file /etc/link 0 0644",
+        "file /etc/*/missing 0 0644",
+        "link /etc/link rackready/a.conf",
+        "file /etc/gone 0 0644",
+        "gone /etc/gone",
+        "file /etc/\x01 0 0644",
+        "garb\xe4ge",
+    ]
+    write(tree / "var/lib/rackready/manifest", "\n".join(manifest).encode("latin-1"))
+    capture = probe(shell, tree)
+    found = sections(capture)
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    assert found["sha256sum /etc/rackready/a.conf"].text == f"{checksum}  /etc/rackready/a.conf\n"
+    assert found["cat /etc/rackready/a.conf"].text == text
+    assert sum("a.conf" in item.command for item in capture.evidence) == 2
+    assert found["sha256sum /etc/rackready/large"].status == 0
+    assert found["cat /etc/rackready/large"].lost == "skipped over 65536 bytes"
+    assert found["readlink /etc/link"].text == "rackready/a.conf\n"
+    assert found["sha256sum /etc/*/missing"].status == found["cat /etc/*/missing"].status == 1
+    assert found["ls -ld /etc/rackready"].status == 0
+    assert not any("gone" in command or "\x01" in command for command in found)
+
+
+def test_a_link_in_place_of_a_managed_file_is_not_followed(tree: Path) -> None:
+    (tree / "etc").mkdir()
+    (tree / "etc/a.conf").symlink_to("/etc/shadow")
+    write(tree / "var/lib/rackready/manifest", "file /etc/a.conf 0 0644\n")
+    found = sections(probe(["sh"], tree))
+    for command in ("sha256sum /etc/a.conf", "cat /etc/a.conf"):
+        assert found[command].lost == "skipped not a regular file"
+
+
+@pytest.mark.parametrize(
+    ("extra", "form"),
+    [
+        (["gzip", "base64", "sha256sum"], "gzip+base64"),
+        (["gzip"], "gzip+od"),
+        (["base64"], "od"),
+        ([], "od"),
+    ],
+)
+def test_a_node_may_lack_the_tools_that_pack(
+    tree: Path, tmp_path: Path, extra: list[str], form: str
+) -> None:
+    places = tmp_path / "bin"
+    places.mkdir()
+    for name in [*NEEDED, *extra]:
+        (places / name).symlink_to(str(shutil.which(name)))
+    script = probe_script(WISHES).replace("    PATH=$path\n", f"    PATH={places}\n")
+    assert str(places) in script
+    text = run(["sh"], script, tree)
+    header = text.split("\n")[1].split()
+    assert header[4] == form and (header[6] == "-") is ("sha256sum" not in extra)
+    found = sections(read_capture(decode_transport(text.split("\n")), "n"))
+    assert found["cat /proc/sys/kernel/hostname"].text == "n1\n"
+
+
+def test_busybox_is_enough(tree: Path, tmp_path: Path) -> None:
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        pytest.skip("no busybox here")
+    places = tmp_path / "bin"
+    places.mkdir()
+    for name in [*NEEDED, "gzip", "base64", "sha256sum", "readlink"]:
+        (places / name).symlink_to(busybox)
+    script = probe_script(WISHES).replace("    PATH=$path\n", f"    PATH={places}\n")
+    text = run([busybox, "ash"], script, tree)
+    small = sections(read_capture(decode_transport(text.split("\n")), "n"))
+    usual = sections(probe(["bash"], tree))
+    assert small.keys() == usual.keys()
+    for command in usual:
+        if command.startswith(("od ", "cd ", "cat /proc", "users of")):
+            assert small[command].text == usual[command].text, command
+
+
+@pytest.mark.parametrize("user", ["root", "nobody"])
+def test_this_machine(shell: list[str], user: str) -> None:
+    words = shell
+    if os.geteuid() == 0 and user == "nobody":
+        words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *shell]
+    elif os.geteuid() != 0 and user == "root":
+        pytest.skip("needs root")
+    found = sections(probe(words, ""))
+    release = Path("/proc/sys/kernel/osrelease").read_text()
+    assert found["cat /proc/sys/kernel/osrelease"].text == release
+    uid = found["grep -E '^(Uid|Gid|CapEff):' /proc/self/status"].text.split()[1]
+    assert (uid == "0") is (user == "root")
+
+
+def test_by_hand_it_prints_a_plain_capture(tree: Path) -> None:
+    script = Path(__file__).parents[2] / "facts/probe.sh"
+    assert sections(read_capture(run(["sh"], script.read_text(), tree), "n"))
+
+
+def test_a_script_that_was_cut_off_does_nothing(tree: Path) -> None:
+    lines = probe_script(WISHES, transport=False).splitlines(keepends=True)
+    for end in range(0, len(lines) - 1, 5):
+        done = subprocess.run(
+            ["dash", "-s"],
+            input="".join(lines[:end]).encode(),
+            capture_output=True,
+            env={"RACKREADY_ROOT": str(tree)},
+        )
+        assert done.stdout == b""
+
+
+def test_shellcheck() -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("no shellcheck here")
+    script = probe_script(WISHES)
+    subprocess.run(["shellcheck", "-"], input=script.encode(), check=True)
+
+
+def test_a_large_node_makes_a_small_capture(tmp_path: Path) -> None:
+    bytes_of = random.Random(1).randbytes
+    full = bytes_of(256) + bytes(64) + bytes_of(1024) + bytes(4096 - 1344)
+    plain = bytes_of(64) + bytes(32) + bytes_of(96) + bytes(4096 - 192)
+    for number in range(12):
+        path = f"pci0000:{number:02x}/0000:{number:02x}:01.0"
+        function(tmp_path, path, "0x060400", "0x1000", full)
+        kind, vendor = ("0x020000", "0x15b3") if number < 4 else ("0x038000", "0x9999")
+        function(tmp_path, f"{path}/0000:{number + 32:02x}:00.0", kind, vendor, full)
+    for number in range(176):
+        bdf = f"0000:80:{number // 8:02x}.{number % 8}"
+        function(tmp_path, f"pci0000:80/{bdf}", "0x088000", "0x8086", plain)
+    text = run(["dash"], probe_script(WISHES, transport=False), tmp_path)
+    assert (
+        len([item for item in read_capture(text, "n").evidence if "od -Ax" in item.command]) == 200
+    )
+    assert len(text) <= 300 * 1024

@@ -1,0 +1,229 @@
+"""Evidence to node: which reader takes the output of which command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from rackready.facts.model import (
+    AcceleratorStack,
+    Evidence,
+    Gap,
+    ManagedFile,
+    NetDevice,
+    Node,
+    PciFunction,
+    Process,
+    RdmaDevice,
+)
+from rackready.facts.readers import kernel, managed, metax, net, pci, rdma, sysfs, system
+
+StackReader = Callable[[Mapping[str, str], sysfs.Note], AcceleratorStack]
+STACK_READERS: dict[str, StackReader] = {"metax": metax.read_stack}
+"""Reader of a vendor's own tools, by the vendor's name in the profiles."""
+
+MANIFEST = "cat /var/lib/rackready/manifest"
+JOURNAL = "tail -n 2000 /var/lib/rackready/journal.jsonl"
+LOCK = "cat /run/rackready.lock"
+
+_DUMP = re.compile(r"od -Ax -tx1 -N \d+ /sys/bus/pci/devices/(\S+)/config")
+_PCI_LISTING = "ls -l /sys/bus/pci/devices"
+_PCI = "cd /sys/bus/pci/devices && "
+_RDMA = "cd /sys/class/infiniband && "
+_NET = "cd /sys/class/net && "
+_COUNTERS = f"{_RDMA}grep -s '' */ports/*/counters/"
+
+
+class Outputs:
+    """
+    What the commands that ran have printed; a command that was lost is not among them.
+
+    One that failed and printed nothing has no answer either: it could not look. Where such a
+    failure means that a thing is not there, ``ran`` is asked instead.
+    """
+
+    def __init__(self, evidence: Iterable[Evidence]):
+        self.texts: dict[str, str] = {}
+        self.statuses: dict[str, int] = {}
+        self.last: dict[str, str] = {}  # of a command that ran twice
+        for item in evidence:
+            if item.status is not None:
+                self.texts.setdefault(item.command, item.text)
+                self.statuses.setdefault(item.command, item.status)
+                self.last[item.command] = item.text
+
+    def command(self, prefix: str) -> str | None:
+        """The first command that starts so (its tail lists names that vary)."""
+        return next((command for command in self.texts if command.startswith(prefix)), None)
+
+    def ran(self, prefix: str) -> str | None:
+        """What it printed, also when it failed."""
+        command = self.command(prefix)
+        return None if command is None else self.texts[command]
+
+    def answer(self, prefix: str, nothing: int = 0) -> str | None:
+        """What it printed; ``nothing`` is the exit status with which it says that there is none."""
+        command = self.command(prefix)
+        if command is None or (
+            not self.texts[command] and self.statuses[command] not in (0, nothing)
+        ):
+            return None
+        return self.texts[command]
+
+    def answers(self) -> dict[str, str]:
+        return {c: text for c, text in self.texts.items() if text or self.statuses[c] == 0}
+
+
+class Notes:
+    """Gaps, of which each source may tell so many: garbage of any size makes a short list."""
+
+    _TOLD = 4
+
+    def __init__(self, known: Iterable[Gap]):
+        self._known = tuple(known)
+        self._notes: dict[str, list[str]] = {}
+
+    def on(self, what: str) -> sysfs.Note:
+        return self._notes.setdefault(what, []).append
+
+    def gaps(self) -> tuple[Gap, ...]:
+        found = [*self._known]
+        for what, reasons in self._notes.items():
+            found += [Gap(what, reason) for reason in reasons[: self._TOLD]]
+            if (more := len(reasons) - self._TOLD) > 0:
+                found.append(Gap(what, f"{more} more lines like these"))
+        return tuple(found)
+
+
+def read_node(name: str, evidence: Iterable[Evidence], gaps: Iterable[Gap] = ()) -> Node:
+    """The typed picture of one host. Nothing raises: what can't be read is a gap."""
+    evidence = tuple(evidence)
+    outputs = Outputs(evidence)
+    notes = Notes([*gaps, *(Gap(item.command, item.lost) for item in evidence if item.lost)])
+    stack = AcceleratorStack()
+    for vendor, read_stack in STACK_READERS.items():
+        stack = read_stack(outputs.answers(), notes.on(f"tools of {vendor}"))
+        if stack != AcceleratorStack():
+            break
+    modules = outputs.answer("cat /proc/modules")
+    log = outputs.answer("dmesg | ")
+    journal = outputs.ran(JOURNAL)
+    schedulers = outputs.answer("cat /proc/[0-9]*/comm")
+    node = Node(
+        name=name,
+        system=system.read_system(outputs.answers()),
+        pci=_pci(outputs, notes.on("PCI functions")),
+        rdma=_rdma(outputs, notes.on("RDMA devices")),
+        net=_net(outputs, notes.on("network interfaces")),
+        stack=stack,
+        modules=None
+        if modules is None
+        else kernel.read_modules(
+            modules, outputs.answer("cd /sys/module && ") or "", notes.on("kernel modules")
+        ),
+        kernel_log=None if log is None else kernel.read_kernel_log(log),
+        managed=_managed(outputs, notes.on("rackready's manifest")),
+        journal=None
+        if journal is None
+        else managed.read_journal(journal, notes.on("rackready's journal")),
+        users=_users(outputs.answer("users of "), notes.on("users of the accelerators")),
+        schedulers=None if schedulers is None else tuple(sorted(set(schedulers.split()))),
+    )
+    return replace(node, gaps=notes.gaps())
+
+
+def _pci(outputs: Outputs, note: sysfs.Note) -> Mapping[str, PciFunction] | None:
+    listing = outputs.answer(_PCI_LISTING)
+    if listing is None:
+        return None
+    functions = pci.pci_functions(
+        listing,
+        outputs.answer(f"{_PCI}grep -s ''") or "",
+        # fails where a function has no driver, as some always have
+        outputs.ran(f"{_PCI}ls -ld"),
+        outputs.answer("cd /sys/bus/pci/slots && ") or "",
+        (
+            (match[1], text)
+            for command, text in outputs.texts.items()
+            if (match := _DUMP.fullmatch(command))
+        ),
+        note,
+    )
+    return functions or None  # no machine is without
+
+
+def _rdma(outputs: Outputs, note: sysfs.Note) -> tuple[RdmaDevice, ...] | None:
+    # Without RDMA drivers the folder is not there; where no other is either, nothing is known.
+    listing = outputs.ran("ls -l /sys/class/infiniband")
+    if listing is None or (not listing and outputs.answer(_PCI_LISTING) is None):
+        return None
+    counters = outputs.command(_COUNTERS) or ""
+    devices = rdma.rdma_devices(
+        listing,
+        outputs.answer(f"{_RDMA}grep -s '' */fw_ver") or "",
+        outputs.answer(f"{_RDMA}grep -s '[1-9a-f]' */ports/*/gids/*", nothing=1),
+        outputs.answer(f"{_RDMA}grep -s '' */ports/*/gid_attrs/types/*"),
+        outputs.answer(f"{_RDMA}grep -s '' */ports/*/gid_attrs/ndevs/*"),
+        outputs.ran(f"{_RDMA}grep -s '' */tc/*/traffic_class"),
+        (outputs.texts.get(counters, ""), outputs.last.get(counters, "")),
+        note,
+    )
+    return devices if devices or _is_empty(listing) else None
+
+
+def _net(outputs: Outputs, note: sysfs.Note) -> tuple[NetDevice, ...] | None:
+    listing = outputs.answer("ls -l /sys/class/net")
+    if listing is None:
+        return None
+    attributes = outputs.answer(f"{_NET}grep -s ''") or ""
+    devices = net.net_devices(listing, attributes, outputs.answer("ip -o addr show"), note)
+    return devices if devices or _is_empty(listing) else None
+
+
+def _is_empty(listing: str) -> bool:
+    return listing.strip() in ("", "total 0")
+
+
+def _managed(outputs: Outputs, note: sysfs.Note) -> tuple[ManagedFile, ...] | None:
+    manifest = outputs.ran(MANIFEST)
+    if manifest is None:
+        return None
+
+    def each(tool: str) -> dict[str, str | None]:
+        """Path -> output of ``tool PATH``; None when it failed, so that the path is gone."""
+        return {
+            command[len(tool) + 1 :]: text if outputs.statuses[command] == 0 else None
+            for command, text in outputs.texts.items()
+            if command.startswith(f"{tool} /")
+        }
+
+    return managed.managed_files(
+        manifest,
+        checksums={
+            path: None if text is None else text.partition(" ")[0]
+            for path, text in each("sha256sum").items()
+        },
+        texts={path: text for path, text in each("cat").items() if text is not None},
+        targets={
+            path: None if text is None else text.removesuffix("\n")
+            for path, text in each("readlink").items()
+        },
+        listings=each("ls -ld"),
+        note=note,
+    )
+
+
+def _users(text: str | None, note: sysfs.Note) -> tuple[Process, ...] | None:
+    """Lines ``PID COMMAND DEVICE``."""
+    if text is None:
+        return None
+    found = []
+    for line_number, line in sysfs.lines(text):
+        pid, *command = line.split()
+        number = sysfs.number(pid)
+        if number is None or len(command) < 2:
+            note(f"line {line_number} is no process: {line[:60]!r}")
+        else:
+            found.append(Process(number, " ".join(command[:-1]), command[-1]))
+    return tuple(found)

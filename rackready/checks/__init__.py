@@ -1,0 +1,24 @@
+"""All checks. Each module holds those of one domain; they register themselves when imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rackready.check import NODE_CHECKS, RACK_CHECKS, Check, Rack, View
+from rackready.checks import accelerator, node, pcie, peer_memory, rack, roce
+from rackready.finding import Finding
+
+__all__ = ["accelerator", "node", "pcie", "peer_memory", "rack", "roce"]
+
+
+def all_checks() -> Mapping[str, Check]:
+    """By id, those of single nodes first."""
+    return {**NODE_CHECKS, **RACK_CHECKS}
+
+
+def check_node(view: View) -> list[Finding]:
+    return [finding for item in NODE_CHECKS.values() for finding in item.run(view, view.node.name)]
+
+
+def check_rack(seen: Rack) -> list[Finding]:
+    return [finding for item in RACK_CHECKS.values() for finding in item.run(seen, "rack")]

@@ -1,0 +1,169 @@
+"""PCIe settings of compute NICs, accelerators and the bridges above them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rackready.check import Cases, View, case, check
+from rackready.facts.model import PciFunction
+from rackready.finding import Verdict
+
+_NEVER_WRITTEN = 128  # the smallest encoding: some devices read 0 here without honouring it
+_HEADER = 64  # bytes of config space that anybody may read
+
+
+def compute_functions(view: View) -> list[PciFunction]:
+    """Functions of the compute NICs in BDF order: all of a card, its virtual functions included."""
+    functions = view.node.pci or {}
+    own = {port.bdf for port in view.wiring.compute if port.bdf}
+    cards = {_card(bdf) for bdf in own & functions.keys() if not functions[bdf].physfn}
+    return [
+        function
+        for bdf, function in sorted(functions.items())
+        if function.class_code is not None
+        and function.class_code >> 16 == 0x02
+        and (bdf in own or _card(function.physfn or bdf) in cards)
+    ]
+
+
+def _card(bdf: str) -> str:
+    """Domain, bus and device: what the functions of one card share."""
+    return bdf.rpartition(".")[0]
+
+
+def unreadable(function: PciFunction) -> str:
+    """Why a field of the PCI Express capability of a function is unknown."""
+    if function.responds is None:
+        return "its config space could not be read"
+    if function.config_bytes <= _HEADER:
+        return f"only {function.config_bytes} bytes of its config space can be read: not root?"
+    if function.express is None:
+        return "its config space holds no PCI Express capability"
+    return "it holds a reserved encoding"
+
+
+def _not_seen(view: View) -> list[str]:
+    """Compute NICs that the list of PCI functions lacks."""
+    functions = view.node.pci or {}
+    return sorted({port.bdf for port in view.wiring.compute if port.bdf} - functions.keys())
+
+
+@check(
+    "pcie.max-read-request",
+    ok=Verdict.OK,
+    too_large=Verdict.FAIL,
+    too_small=Verdict.FAIL,
+    contested=Verdict.WARN,
+    smallest=Verdict.WARN,
+    virtual=Verdict.SKIP,
+    accelerator=Verdict.SKIP,
+    gone=Verdict.ERROR,
+    unreadable=Verdict.ERROR,
+    keeper_changed=Verdict.FAIL,
+)
+def max_read_request(view: View) -> Cases:
+    yield from _read_requests(view)
+    for item in view.node.managed or ():
+        if "max-read-request" in item.path and item.found is not None:
+            if item.found == "":
+                yield case("keeper-changed", item.path, state="is gone")
+            elif item.found != item.written:
+                yield case("keeper-changed", item.path, state="is no longer what rackready wrote")
+            elif item.mode is not None and item.mode != item.written_mode:
+                state = f"has mode {item.mode:04o} instead of {item.written_mode:04o}"
+                yield case("keeper-changed", item.path, state=state)
+
+
+def _read_requests(view: View) -> Cases:
+    wish = view.wishes.max_read_request
+    if wish is None:
+        return
+    for bdf in _not_seen(view):
+        yield case("unreadable", bdf, reason="it is not on the PCI bus", expected=f"{wish.value} B")
+    owned = {port.bdf for port in view.wiring.ports if port.accelerator_owned}
+    for function in compute_functions(view):
+        bdf, express = function.bdf, function.express
+        observed = express.max_read_request if express else None
+        if function.is_virtual:
+            yield case("virtual", bdf, physfn=function.physfn)
+            continue
+        if bdf in owned:
+            yield case("accelerator", bdf)
+            continue
+        if function.is_virtual is None:
+            reason = "whether it is a virtual function is unknown"
+            yield case("unreadable", bdf, reason=reason, expected=f"{wish.value} B")
+            continue
+        data = {
+            "bdf": bdf,
+            "device": f"{function.vendor or 0:04x}:{function.device or 0:04x}",
+            "after": wish.value,
+            "known": observed not in (None, _NEVER_WRITTEN),
+        }
+        values: dict[str, Any] = {
+            "observed": f"{observed} B",
+            "expected": f"{wish.value} B",
+            "bits": f"{(wish.value.bit_length() - 8) << 12:x}",
+            "wished_by": wish.origin,
+        }
+        if function.responds is False:
+            yield case("gone", bdf, data)
+        elif observed is None:
+            reason = unreadable(function)
+            yield case("unreadable", bdf, data, reason=reason, expected=f"{wish.value} B")
+        elif observed == wish.value:
+            yield case("ok", bdf, data, **values)
+        elif observed == _NEVER_WRITTEN:
+            yield case("smallest", bdf, data, **values)
+        elif wish.contested:
+            yield case("contested", bdf, **values)
+        else:
+            yield case("too-large" if observed > wish.value else "too-small", bdf, data, **values)
+
+
+@check(
+    "pcie.max-payload",
+    ok=Verdict.OK,
+    too_small=Verdict.FAIL,
+    contested=Verdict.WARN,
+    unsupported=Verdict.FAIL,
+    virtual=Verdict.SKIP,
+    gone=Verdict.ERROR,
+    unreadable=Verdict.ERROR,
+)
+def max_payload(view: View) -> Cases:
+    wish = view.wishes.max_payload
+    functions = view.node.pci or {}
+    if wish is None:
+        return
+    ends = {function.bdf for function in compute_functions(view)} | set(view.wiring.accelerators)
+    paths = {bdf for end in ends for bdf in functions[end].bridges or ()}
+    for bdf in sorted({*_not_seen(view), *(paths - functions.keys())}):
+        yield case("unreadable", bdf, reason="it is not on the PCI bus", expected=f"{wish.value} B")
+    for bdf in sorted(ends | (paths & functions.keys())):
+        function = functions[bdf]
+        express = function.express
+        if function.is_virtual:
+            yield case("virtual", bdf, physfn=function.physfn)
+            continue
+        if function.responds is False:
+            yield case("gone", bdf)
+            continue
+        if express is None or express.max_payload is None:
+            yield case("unreadable", bdf, reason=unreadable(function), expected=f"{wish.value} B")
+            continue
+        observed, able = express.max_payload, express.max_payload_supported
+        values: dict[str, Any] = {
+            "observed": f"{observed} B",
+            "expected": f"{wish.value} B",
+            "supported": f"{able} B" if able else "an unknown size",
+            "wished_by": wish.origin,
+        }
+        if observed >= wish.value:
+            yield case("ok", bdf, **values)
+        elif wish.contested:
+            yield case("contested", bdf, **values)
+        elif able is not None and able < wish.value:
+            yield case("unsupported", bdf, **values)
+        else:
+            yield case("too-small", bdf, **values)

@@ -1,0 +1,43 @@
+"""Peer memory: may the RDMA driver reach the memory of the accelerators?"""
+
+from __future__ import annotations
+
+import re
+
+from rackready.check import Cases, View, case, check
+from rackready.finding import Verdict
+
+_REFUSED = re.compile(r"failing symbol_get of non-GPLONLY symbol (\w*register_peer_memory_client)")
+_ATTEMPT = re.compile(r"initialize peer memory client")
+
+
+@check(
+    "peer-memory.registration",
+    ok=Verdict.OK,
+    symbol_refused=Verdict.FAIL,
+    not_registered=Verdict.WARN,
+    unknown=Verdict.WARN,
+)
+def registration(view: View) -> Cases:
+    """Only the log since the driver's last attempt counts: a reload may have cured it."""
+    node = view.node
+    if not view.wiring.accelerators or not node.rdma:
+        return
+    log = node.kernel_log or ()
+    attempts = [at for at, line in enumerate(log) if _ATTEMPT.search(line)]
+    since = log[attempts[-1] :] if attempts else log
+    symbols = sorted({match[1] for line in since if (match := _REFUSED.search(line))})
+    if node.stack.peer_memory:
+        yield case("ok", "driver")
+    elif symbols:
+        yield case(
+            "symbol-refused",
+            "driver",
+            symbols=" and ".join(symbols),
+            kernel=node.system.kernel or "unknown",
+            observed="refused",
+        )
+    elif node.stack.peer_memory is False:
+        yield case("not-registered", "driver", observed="peer_mem 0")
+    else:
+        yield case("unknown", "driver")

@@ -1,0 +1,78 @@
+"""From a capture to a verdict: the one path that live probes, old captures and pastes all take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from rackready.check import Rack, View
+from rackready.checks import check_node, check_rack
+from rackready.facts.capture import Capture, ProbeWishes
+from rackready.facts.readers.node import read_node
+from rackready.finding import Finding, NodeVerdict, Verdict, node_verdict
+from rackready.policy import Policy
+from rackready.profile import Profile, detect
+from rackready.wiring import wire
+from rackready.wishes import wishes_of
+
+
+def probe_wishes(profiles: Iterable[Profile]) -> ProbeWishes:
+    """What the probe is to look at on a node that may be any of these products."""
+    profiles = tuple(profiles)
+
+    def each(lists: Iterable[Iterable[str]]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(item for items in lists for item in items))
+
+    return ProbeWishes(
+        tools=each(profile.probe.tools for profile in profiles),
+        modules=each(profile.probe.modules for profile in profiles),
+        log="|".join(each(profile.probe.log for profile in profiles)),
+        nodes=each(p.device_nodes.value for p in profiles if p.device_nodes),
+        vendors=tuple(sorted({profile.detection.vendor.value for profile in profiles})),
+    )
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one look at a node says of it."""
+
+    view: View
+    policy: Policy
+    findings: tuple[Finding, ...]
+
+    @property
+    def verdict(self) -> NodeVerdict:
+        return node_verdict(self.findings)
+
+
+def judge(
+    name: str, capture: Capture, profiles: Sequence[Profile], policy: Policy, today: date
+) -> Judgement:
+    """Read, wire and check one node. Raises nothing, whatever the capture holds."""
+    node = read_node(name, capture.evidence, capture.gaps)
+    detected = detect(node, profiles)
+    node = replace(node, gaps=node.gaps + detected.gaps)
+    wishes = wishes_of(policy, detected.profile)
+    view = View(node, wire(node, detected.profile, wishes), detected.profile, wishes)
+    findings = tuple(waived(finding, policy, today) for finding in check_node(view))
+    return Judgement(view, policy, findings)
+
+
+def judge_rack(judgements: Iterable[Judgement], expected: int) -> list[Finding]:
+    """What has to be equal on all nodes; ``expected`` counts those that could not be seen too."""
+    return check_rack(Rack(tuple(item.view for item in judgements), expected))
+
+
+def waived(finding: Finding, policy: Policy, today: date) -> Finding:
+    """The finding with the site's reason for living with it, when there is one that holds."""
+    if finding.verdict not in (Verdict.WARN, Verdict.ERROR, Verdict.FAIL):
+        return finding
+    waiver = policy.waiver_for(finding.check, finding.host, today)
+    if waiver is None:
+        expired = policy.expired_waiver_for(finding.check, finding.host, today)
+        if expired is None:
+            return finding
+        ended = f"the site's waiver ended on {expired.until}"
+        return replace(finding, cause=f"{finding.cause}; {ended}" if finding.cause else ended)
+    return replace(finding, waived=f"{waiver.reason} (until {waiver.until})")

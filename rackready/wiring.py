@@ -1,0 +1,238 @@
+"""Wiring of a node: which NIC port sits where, next to which accelerators, and what it is for.
+
+Derived once from the node and used by everything that follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
+from ipaddress import IPv6Address, ip_network
+
+from rackready.facts.model import Gid, NetDevice, Node, PciFunction, RdmaDevice, RdmaPort
+from rackready.facts.readers.sysfs import bdf as as_bdf
+from rackready.profile import Profile
+from rackready.wishes import Wishes
+
+
+class Distance(IntEnum):
+    """How far two PCI functions are apart, nearest first, as the topology tools name it."""
+
+    PIX = 1  # at most one PCIe switch between them
+    PXB = 2  # several PCIe switches, no host bridge
+    PHB = 3  # the same host bridge
+    NODE = 4  # another host bridge of the same NUMA node
+    SYS = 5  # another NUMA node
+
+
+class Role(str, Enum):
+    COMPUTE = "compute"
+    OTHER = "other"  # an RDMA NIC that is left alone
+    MANAGEMENT = "management"  # no RDMA device
+
+
+@dataclass(frozen=True)
+class NicPort:
+    """One port of a NIC: its names, its place, its role."""
+
+    bdf: str | None
+    rdma: str | None  # RDMA device: "mlx5_0"
+    port: int | None
+    netdev: str | None
+    numa_node: int | None
+    virtual: bool | None  # a virtual function; None = unknown
+    accelerator_owned: bool  # part of an accelerator: its driver owns the registers
+    nearest: tuple[str, ...]  # BDFs of the nearest accelerators
+    distance: Distance | None  # to these; None = unknown
+    role: Role
+    rail: int | None  # position among the compute ports, in BDF order
+    addresses: tuple[str, ...] | None
+    gid: Gid | None  # the GID that a connection should use
+
+    @property
+    def name(self) -> str:
+        return self.rdma or self.netdev or self.bdf or "?"
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """All NIC ports of a node, compute ports first, and its accelerators, both in BDF order."""
+
+    ports: tuple[NicPort, ...]
+    accelerators: tuple[str, ...]
+    missing: tuple[str, ...] = ()  # compute NICs that the site names and the node does not have
+
+    @property
+    def compute(self) -> tuple[NicPort, ...]:
+        return tuple(port for port in self.ports if port.role is Role.COMPUTE)
+
+
+def distance(a: PciFunction, b: PciFunction) -> Distance | None:
+    """Distance of two functions by their place in the PCI tree; None where the tree is unknown."""
+    if a.bridges is None or b.bridges is None or a.root is None or b.root is None:
+        return None
+    if a.root == b.root:
+        common = 0
+        for left, right in zip(a.bridges, b.bridges, strict=False):
+            if left != right:
+                break
+            common += 1
+        # Functions of one card share all bridges; behind one switch each has its own port below it.
+        apart = max(len(a.bridges), len(b.bridges)) - common
+        if common:
+            return Distance.PIX if apart <= 1 else Distance.PXB
+        return Distance.PHB
+    if a.numa_node is None or b.numa_node is None or -1 in (a.numa_node, b.numa_node):
+        return None
+    return Distance.NODE if a.numa_node == b.numa_node else Distance.SYS
+
+
+def accelerator_functions(node: Node, profile: Profile | None) -> tuple[str, ...]:
+    """BDFs of the accelerators that the profile knows, without their virtual functions."""
+    return tuple(
+        sorted(
+            function.bdf
+            for function in (node.pci or {}).values()
+            if profile is not None and profile.is_accelerator(function) and not function.physfn
+        )
+    )
+
+
+def is_ipv4(gid: str) -> bool:
+    """True for ``0000:0000:0000:0000:0000:ffff:a.b.c.d`` in hex groups."""
+    return gid.startswith("0000:0000:0000:0000:0000:ffff:")
+
+
+def gid_address(gid: str) -> str:
+    """The address in a GID as people write it: ``10.2.1.5`` or ``fe80::1``."""
+    address = IPv6Address(gid)
+    return str(address.ipv4_mapped or address)
+
+
+def wanted_gid(
+    gids: Iterable[Gid], version: str, family: str, subnet: str | None = None
+) -> Gid | None:
+    """
+    The GID that a connection should use: the first of this RoCE version and address family.
+
+    A link-local address is never an IPv6 wish: it does not leave the wire. ``subnet`` (CIDR)
+    narrows the choice where a port has several addresses.
+    """
+    for gid in gids:
+        ipv4 = is_ipv4(gid.gid)
+        if gid.version != version or ipv4 != (family == "ipv4"):
+            continue
+        address = IPv6Address(gid.gid)
+        if not ipv4 and address.is_link_local:
+            continue
+        if subnet is not None:
+            network = ip_network(subnet, strict=False)
+            plain = address.ipv4_mapped if ipv4 else address
+            if plain is None or plain.version != network.version or plain not in network:
+                continue
+        return gid
+    return None
+
+
+def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
+    """
+    Wiring of a node.
+
+    Where the site names its compute NICs (by RDMA device, interface or BDF), these are compute;
+    else the NICs that share a PCIe switch with an accelerator. All others are left alone.
+    """
+    accelerators = accelerator_functions(node, profile)
+    vendor = profile.detection.vendor.value if profile else None
+    functions = node.pci or {}
+    interfaces = {item.name: item for item in node.net or ()}
+    named = () if wishes.compute_nics is None else wishes.compute_nics.value
+    # People write addresses in any case, and without a domain for domain 0.
+    wished = {as_bdf(name) or name: name for name in named}
+    subnet = wishes.rdma_subnet.value if wishes.rdma_subnet else None
+    found: set[str] = set()
+    ports: list[NicPort] = []
+    taken: set[str] = set()
+
+    def nearest(bdf: str | None) -> tuple[tuple[str, ...], Distance | None]:
+        function = functions.get(bdf or "")
+        if function is None:
+            return (), None
+        distances = {bdf: distance(function, functions[bdf]) for bdf in accelerators}
+        known = [value for value in distances.values() if value is not None]
+        if not known:
+            return (), None
+        closest = min(known)
+        return tuple(bdf for bdf, value in distances.items() if value == closest), closest
+
+    def add(
+        bdf: str | None, device: RdmaDevice | None, port: RdmaPort | None, net: NetDevice | None
+    ) -> None:
+        function = functions.get(bdf or "")
+        near, apart = nearest(bdf)
+        names = {name for name in (bdf, device and device.name, net and net.name) if name}
+        role = Role.MANAGEMENT
+        if device is not None:
+            if wishes.compute_nics is not None:
+                role = Role.COMPUTE if names & wished.keys() else Role.OTHER
+                found.update(names & wished.keys())
+            else:
+                close = apart in (Distance.PIX, Distance.PXB)
+                role = Role.COMPUTE if close else Role.OTHER
+        ports.append(
+            NicPort(
+                bdf=bdf,
+                rdma=device.name if device else None,
+                port=port.number if port else None,
+                netdev=net.name if net else None,
+                numa_node=function.numa_node if function else None,
+                virtual=function.is_virtual if function else None,
+                accelerator_owned=function is not None and function.vendor == vendor,
+                nearest=near,
+                distance=apart,
+                role=role,
+                rail=None,
+                addresses=net.addresses if net else None,
+                gid=wanted_gid(port.gids, wishes.gid_version.value, wishes.gid_family.value, subnet)
+                if port is not None and port.gids is not None
+                else None,
+            )
+        )
+
+    for device in node.rdma or ():
+        for port in device.ports or (None,):
+            netdev = _netdev(device, port, node.net or ())
+            interface = interfaces.get(netdev or "")
+            if interface is not None:
+                taken.add(interface.name)
+            add(device.bdf, device, port, interface)
+    for interface in node.net or ():
+        if interface.bdf and interface.name not in taken:
+            add(interface.bdf, None, None, interface)
+
+    order = {Role.COMPUTE: 0, Role.OTHER: 1, Role.MANAGEMENT: 2}
+    ports.sort(key=lambda item: (order[item.role], item.bdf or "~", item.port or 0))
+    rail = 0
+    for position, item in enumerate(ports):
+        if item.role is Role.COMPUTE and not item.virtual:
+            ports[position] = replace(item, rail=rail)
+            rail += 1
+    return Wiring(
+        ports=tuple(ports),
+        accelerators=accelerators,
+        missing=tuple(sorted(wished[name] for name in wished.keys() - found)),
+    )
+
+
+def _netdev(
+    device: RdmaDevice, port: RdmaPort | None, interfaces: Iterable[NetDevice]
+) -> str | None:
+    """The interface of an RDMA port: its GID table names it, else the PCI function does."""
+    if port is not None:
+        for gid in port.gids or ():
+            if gid.netdev:
+                return gid.netdev
+    same = [item for item in interfaces if item.bdf and item.bdf == device.bdf]
+    if len(same) > 1 and port is not None:
+        same = [item for item in same if item.port == port.number - 1]
+    return same[0].name if len(same) == 1 else None

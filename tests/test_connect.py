@@ -1,0 +1,59 @@
+"""The transport hooks."""
+
+from __future__ import annotations
+
+import io
+import socket
+from queue import Queue
+
+import paramiko
+from hypothesis import given
+from hypothesis import strategies as st
+from pyinfra.connectors import util
+from pyinfra.connectors.util import OutputLine
+
+from rackready import connect
+
+
+def read(data: bytes) -> list[str]:
+    lines: Queue[OutputLine] = Queue()
+    util.read_buffer("stdout", io.BytesIO(data), lines)
+    return [line.line for line in lines.queue]
+
+
+def test_ssh_connections_have_no_nagle_delay() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        transport = paramiko.Transport(client)
+        try:
+            assert client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        finally:
+            transport.close()
+
+
+def test_a_transport_without_a_socket_is_left_alone() -> None:
+    class Proxy:  # what a ProxyCommand gives: no options to set
+        def close(self) -> None: ...
+
+        def settimeout(self, seconds: float) -> None: ...
+
+    paramiko.Transport(Proxy()).close()  # type: ignore[arg-type]
+
+
+@given(st.binary(max_size=200))
+def test_every_line_is_read_whatever_its_bytes(data: bytes) -> None:
+    lines = data.split(b"\n")
+    expected = lines if lines[-1] else lines[:-1]
+    assert read(data) == [line.decode("utf-8", "backslashreplace") for line in expected]
+
+
+def test_output_without_end_is_not_kept() -> None:
+    line = b"x" * 1023 + b"\n"
+    kept = read(line * 70_000)
+    assert 60_000 < len(kept) < 70_000
+
+
+def test_hooks_can_be_installed_twice() -> None:
+    before = paramiko.Transport.__init__
+    connect.install()
+    assert paramiko.Transport.__init__ is before

@@ -292,7 +292,7 @@ managed() {
         END { for (path in kind) print kind[path] ":" path }' "$R$manifest" | sort); do
         path=${entry#*:}
         case ${entry%%:*} in
-            file) managed_file "$path" ;;
+            file) show ls -ld "$path"; managed_file "$path" ;;
             link) show readlink "$path" ;;
             dir) show ls -ld "$path" ;;
         esac

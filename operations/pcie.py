@@ -12,7 +12,6 @@ from rackready.change import Change, File, Link, Risk, Setting, Stage, Step
 from rackready.check import View
 from rackready.facts.model import ManagedFile
 from rackready.finding import Finding
-from rackready.printable import printable
 
 CHECK = "pcie.max-read-request"
 SCRIPT = "/usr/local/lib/rackready/max-read-request"
@@ -84,7 +83,7 @@ def _rewritten(file: File, kept: ManagedFile | None) -> list[Change]:
         return [Change(CHECK, file.path, f"mode {kept.mode:04o}", f"mode {file.mode:04o}")]
     before = "written by an earlier rackready" if kept.found == kept.written else "changed by hand"
     lines = unified_diff(
-        printable(kept.text or "").splitlines(keepends=True),
+        (kept.text or "").splitlines(keepends=True),
         file.text.splitlines(keepends=True),
         f"{file.path} on the node",
         f"{file.path} as rackready writes it",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 # With these in a name, ClusterShell would take it for an expression over node sets.
 _OPERATORS = frozenset("[]!&^,@%*? \t")
+_BETWEEN = re.compile(r",(?![^\[\]]*\])")  # commas that part node sets, not those in brackets
 
 
 def fold(names: Iterable[str]) -> str:
@@ -19,4 +21,4 @@ def fold(names: Iterable[str]) -> str:
         folded = str(NodeSet.fromlist(plain, resolver=RESOLVER_NOGROUP)) if plain else ""
     except NodeSetException:
         folded = ",".join(sorted(set(plain)))
-    return ", ".join(part for part in (folded.replace(",", ", "), *odd) if part)
+    return ", ".join(part for part in (*_BETWEEN.split(folded), *odd) if part)

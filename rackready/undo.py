@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from rackready.change import Change, Remove, Step, Undo
-from rackready.facts.model import Node
+from rackready.facts.model import ManagedFile, Node
 
 Steps = list[tuple[str, Step]]
 
@@ -50,12 +50,16 @@ def _check(entry: Mapping[str, object]) -> str:
 
 def remove_steps(node: Node) -> Steps:
     """Steps that take everything of rackready's away: triggers first, folders last."""
-    order = {"link": 0, "file": 1, "dir": 2}
-    # A trigger must not outlive what it starts; a folder is empty after what is in it.
-    things = sorted(
-        node.managed or (),
-        key=lambda item: (order[item.kind], "/rackready/" in item.path, -item.path.count("/")),
-    )
+
+    def order(item: ManagedFile) -> tuple[int, int]:
+        if item.kind == "dir":  # it is empty after what is in it
+            return 3, -item.path.count("/")
+        if item.kind == "link":
+            return 0, 0
+        # A trigger must not outlive what it starts.
+        return (2 if "/rackready/" in item.path else 1), 0
+
+    things = sorted(node.managed or (), key=order)
     return [(REMOVAL, Remove(item.path, item.kind, item.written)) for item in things]
 
 

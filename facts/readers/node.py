@@ -25,7 +25,6 @@ STACK_READERS: dict[str, StackReader] = {"metax": metax.read_stack}
 
 MANIFEST = "cat /var/lib/rackready/manifest"
 JOURNAL = "tail -n 2000 /var/lib/rackready/journal.jsonl"
-LOCK = "cat /run/rackready.lock"
 
 _DUMP = re.compile(r"od -Ax -tx1 -N \d+ /sys/bus/pci/devices/(\S+)/config")
 _PCI_LISTING = "ls -l /sys/bus/pci/devices"

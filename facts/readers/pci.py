@@ -9,7 +9,7 @@ from struct import unpack_from
 from rackready.facts.model import Express, PciFunction
 from rackready.facts.readers.sysfs import Note, attributes, bdf, lines, links, number
 
-_DUMP_LINE = re.compile(r"([0-9a-fA-F]{6,8})((?:\s+[0-9a-fA-F]{2}){0,16})")
+_DUMP_LINE = re.compile(r"([0-9a-fA-F]{6,8})((?:\s+[0-9a-fA-F]{2}){0,16})", re.ASCII)
 _LARGEST = 4096  # bytes of config space
 _EXPRESS, _SERIAL = 0x10, 0x0003
 

@@ -29,7 +29,9 @@ ASSETS = (
 def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
     """A reader sees the old content or the new one, also after a crash of the machine."""
     beside = path.with_name(f".{path.name}.new")
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    # Text of a node may hold bytes that are no UTF-8, as surrogates.
+    with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

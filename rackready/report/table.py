@@ -67,7 +67,7 @@ def print_report(report: Report, console: Console) -> None:
             verdict = first.verdict.value if first.reached_goal else f"{first.verdict.value} !"
             colour = "red" if not first.reached_goal else _COLOURS[first.verdict]
             table.add_row(
-                escape(fold(node.name for node in group)),
+                escape(printable(fold(node.name for node in group))),
                 escape(first.product),
                 f"[{colour}]{verdict}[/]",
                 escape(printable("\n".join(details(first))) or "nothing to do"),
@@ -77,11 +77,11 @@ def print_report(report: Report, console: Console) -> None:
     for finding in report.rack:
         if finding.verdict in _SHOWN:
             line = f"rack: {finding.verdict.value} {finding.check}: {finding.message}"
-            console.print(escape(line), highlight=False)
+            console.print(escape(printable(line)), highlight=False)
     reached = sum(node.reached_goal for node in report.nodes)
     state = f"{reached} of {len(report.nodes)} nodes at the goal ({report.goal})"
     line = f"{report.problem}; {state}" if report.problem else state
-    console.print(escape(line), highlight=False, soft_wrap=True)
+    console.print(escape(printable(line)), highlight=False, soft_wrap=True)
 
 
 def _likeness(node: NodeReport) -> Hashable:

@@ -312,7 +312,8 @@ def test_managed_files(shell: list[str], tree: Path) -> None:
     checksum = hashlib.sha256(text.encode()).hexdigest()
     assert found["sha256sum /etc/rackready/a.conf"].text == f"{checksum}  /etc/rackready/a.conf\n"
     assert found["cat /etc/rackready/a.conf"].text == text
-    assert sum("a.conf" in item.command for item in capture.evidence) == 2
+    assert found["ls -ld /etc/rackready/a.conf"].text.startswith("-rw-")
+    assert sum("a.conf" in item.command for item in capture.evidence) == 3
     assert found["sha256sum /etc/rackready/large"].status == 0
     assert found["cat /etc/rackready/large"].lost == "skipped over 65536 bytes"
     assert found["readlink /etc/link"].text == "rackready/a.conf\n"

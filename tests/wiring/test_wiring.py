@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import captures
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackready.emulator.description import Faults, describe, description_names
+from rackready.emulator.description import describe, description_names, parse_faults
 from rackready.emulator.machine import make_machine
 from rackready.emulator.topology import distance as emulated_distance
 from rackready.facts.model import Gid, NetDevice, Node, PciFunction, RdmaDevice, RdmaPort
@@ -36,7 +37,7 @@ def roles(wiring: Wiring) -> dict[str, str]:
 @pytest.mark.parametrize("name", description_names())
 def test_distances_are_those_of_the_description(name: str) -> None:
     node = captures.node(name)
-    machine = make_machine("n", describe(name), Faults())
+    machine = make_machine("n", describe(name), parse_faults({}))
     assert node.pci is not None
     ends = [function for function in machine.functions if not function.buses]
     for one, other in product(machine.accelerators, ends):
@@ -97,7 +98,7 @@ def test_virtual_functions_are_on_no_rail() -> None:
 GPU, NIC = "0000:19:00.0", "0000:1b:00.0"
 
 
-def function(bdf: str, class_code: int, root: str = "pci0000:16", **fields: object) -> PciFunction:
+def function(bdf: str, class_code: int, root: str = "pci0000:16", **fields: Any) -> PciFunction:
     made = PciFunction(
         bdf,
         0x9999 if class_code == 0x038000 else 0x15B3,
@@ -109,7 +110,7 @@ def function(bdf: str, class_code: int, root: str = "pci0000:16", **fields: obje
         driver="",
         physfn="",
     )
-    return replace(made, **fields)  # type: ignore[arg-type]
+    return replace(made, **fields)
 
 
 def gid(index: int, text: str, version: str | None = "v2", netdev: str | None = None) -> Gid:
@@ -150,9 +151,7 @@ def node(gpu: PciFunction, nic: PciFunction, net: tuple[NetDevice, ...] = (), *g
         ({"bridges": ("r",)}, {"bridges": ("r",)}, Distance.PIX),
     ],
 )
-def test_distance(
-    gpu: dict[str, object], nic: dict[str, object], expected: Distance | None
-) -> None:
+def test_distance(gpu: dict[str, Any], nic: dict[str, Any], expected: Distance | None) -> None:
     one, other = function(GPU, 0x038000, **gpu), function(NIC, 0x020000, **nic)
     assert distance(one, other) == distance(other, one) == expected
     (port,) = wired(node(one, other)).ports

@@ -92,10 +92,6 @@ class Express:
         return _size(self.device_capabilities & 7)
 
     @property
-    def relaxed_ordering(self) -> bool:
-        return bool(self.device_control & 0x10)
-
-    @property
     def link_speed(self) -> int:
         """Current link speed as PCIe generation (1 = 2.5 GT/s ... 6 = 64 GT/s); 0 = no link."""
         return self.link_status & 0xF
@@ -139,10 +135,6 @@ class PciFunction:
     @property
     def is_virtual(self) -> bool | None:
         return None if self.physfn is None else bool(self.physfn)
-
-    @property
-    def is_bridge(self) -> bool:
-        return self.class_code is not None and self.class_code >> 8 == 0x0604
 
 
 @dataclass(frozen=True)

@@ -298,7 +298,7 @@ managed() {
         esac
     done
     set +f
-    show tail -n 2000 /var/lib/rackready/journal.jsonl
+    show tail -c 131072 /var/lib/rackready/journal.jsonl
     show cat /run/rackready.lock
 }
 

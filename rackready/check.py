@@ -29,6 +29,12 @@ class View:
     profile: Profile | None
     wishes: Wishes
 
+    @property
+    def product(self) -> str:
+        """For people; an emulated node says that it is one."""
+        name = self.profile.name if self.profile else ""
+        return f"{name} (emulated)" if self.node.system.emulated else name
+
 
 @dataclass(frozen=True)
 class Rack:
@@ -77,7 +83,7 @@ class Check:
         found: list[Finding] = []
         try:
             for item in self.function(seen):
-                found.append(self._finding(item, host))
+                found.append(self._finding(item, host, terms(seen)))
         except Exception as error:
             # One node's oddity must not stop the others: it becomes a finding of that node.
             found.append(
@@ -93,10 +99,10 @@ class Check:
             )
         return found
 
-    def _finding(self, item: Case, host: str) -> Finding:
+    def _finding(self, item: Case, host: str, terms: Mapping[str, str]) -> Finding:
         text = self.text
         words = text["cases"][item.name]
-        values = {"subject": item.subject, "host": host, **item.values}
+        values = {**terms, "subject": item.subject, "host": host, **item.values}
 
         def fill(part: str) -> str:
             return str(words.get(part, "")).format_map(values).strip()
@@ -116,6 +122,19 @@ class Check:
             sources=tuple(text.get("sources", ())),
             data=item.data,
         )
+
+
+def terms(seen: View | Rack) -> dict[str, str]:
+    """The vendor's words for the texts: tool, kernel module and SDK, as the profile names them."""
+    profile = seen.profile if isinstance(seen, View) else None
+    if profile is None:
+        return {"tool": "the vendor's tool", "module": "the driver", "sdk": "the SDK"}
+    sdk = profile.paths.get("sdk")
+    return {
+        "tool": next(iter(profile.probe.tools), "the vendor's tool"),
+        "module": next(iter(profile.probe.modules), "the driver"),
+        "sdk": sdk.value[0] if sdk else "the SDK",
+    }
 
 
 NODE_CHECKS: dict[str, Check] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -31,6 +31,10 @@ class NodeVerdict(str, Enum):
     INCONCLUSIVE = "INCONCLUSIVE"
     CONFIGURED = "CONFIGURED"
     READY = "READY"
+
+    def reaches(self, goal: str) -> bool:
+        """``goal`` as in a policy: ``configured`` or ``ready``."""
+        return self.value.casefold() in (goal, "ready")
 
 
 @dataclass(frozen=True)
@@ -87,16 +91,9 @@ def worst(findings: Iterable[Finding]) -> Verdict:
     return max((f.verdict for f in findings), key=lambda v: v.severity, default=Verdict.SKIP)
 
 
-def node_verdict(findings: Iterable[Finding], unknown: Collection[str] = ()) -> NodeVerdict:
-    """
-    The verdict of a node.
-
-    ``unknown`` names facts that the profile requires and the evidence does not hold. READY is not
-    reached here: it takes a passed smoke set.
-    """
-    counted = [finding for finding in findings if finding.counts]
-    if any(finding.verdict is Verdict.FAIL for finding in counted):
+def node_verdict(findings: Iterable[Finding]) -> NodeVerdict:
+    """The verdict of a node. READY is not reached here: it takes a passed smoke set."""
+    counted = {finding.verdict for finding in findings if finding.counts}
+    if Verdict.FAIL in counted:
         return NodeVerdict.NOT_READY
-    if counted or unknown:
-        return NodeVerdict.INCONCLUSIVE
-    return NodeVerdict.CONFIGURED
+    return NodeVerdict.INCONCLUSIVE if counted else NodeVerdict.CONFIGURED

@@ -40,6 +40,7 @@ class Judgement:
     view: View
     policy: Policy
     findings: tuple[Finding, ...]
+    today: date
 
     @property
     def verdict(self) -> NodeVerdict:
@@ -56,12 +57,26 @@ def judge(
     wishes = wishes_of(policy, detected.profile)
     view = View(node, wire(node, detected.profile, wishes), detected.profile, wishes)
     findings = tuple(waived(finding, policy, today) for finding in check_node(view))
-    return Judgement(view, policy, findings)
+    return Judgement(view, policy, findings, today)
 
 
 def judge_rack(judgements: Iterable[Judgement], expected: int) -> list[Finding]:
-    """What has to be equal on all nodes; ``expected`` counts those that could not be seen too."""
-    return check_rack(Rack(tuple(item.view for item in judgements), expected))
+    """
+    What has to be equal on all nodes; ``expected`` counts those that could not be seen too.
+
+    A difference is waived when the policy of every node waives it.
+    """
+    judgements = tuple(judgements)
+    findings = check_rack(Rack(tuple(item.view for item in judgements), expected))
+    return [_waived_by_all(finding, judgements) for finding in findings]
+
+
+def _waived_by_all(finding: Finding, judgements: Sequence[Judgement]) -> Finding:
+    reasons = [
+        waived(replace(finding, host=item.view.node.name), item.policy, item.today).waived
+        for item in judgements
+    ]
+    return replace(finding, waived=reasons[0]) if reasons and all(reasons) else finding
 
 
 def waived(finding: Finding, policy: Policy, today: date) -> Finding:

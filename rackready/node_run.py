@@ -58,9 +58,7 @@ class NodeRun:
             return False
         if self.taken_back is not None:
             return self.taken_back
-        goals = {"ready": (NodeVerdict.READY,)}
-        enough = goals.get(self.now.policy.goal, (NodeVerdict.READY, NodeVerdict.CONFIGURED))
-        return self.verdict in enough
+        return self.verdict.reaches(self.now.policy.goal)
 
     def findings(self) -> tuple[Finding, ...]:
         """Of the newest look, with what a script refused to do."""
@@ -79,16 +77,15 @@ class NodeRun:
         return refusals + (self.now.findings if self.now else ())
 
     def report(self) -> NodeReport:
-        profile = self.now.view.profile if self.now else None
-        emulated = self.now is not None and self.now.view.node.system.emulated
-        product = profile.name if profile else ""
         opened = [str(change) for stage in self.plan.stages for change in stage.changes]
         opened += [
             f"{change} ({held.reason})" for held in self.plan.held for change in held.stage.changes
         ]
+        if self.now and self.now.policy.goal == "ready" and self.taken_back is None:
+            opened.append("goal ready: it takes smoke tests, which this version does not have")
         return NodeReport(
             name=self.host.name,
-            product=f"{product} (emulated)" if emulated else product,
+            product=self.now.view.product if self.now else "",
             verdict=self.verdict,
             reached_goal=self.reached_goal,
             changed=self.made,

@@ -70,7 +70,9 @@ def make_plan(
 
 def _why_held(risk: Risk, policy: Policy, undisturbed: bool | None) -> str:
     """What it can disturb, and the flag that allows it."""
-    why = f"it can disturb: {risk.value}"
+    why = "it disturbs nothing, but the policy's allow leaves that out"
+    if risk is not Risk.NONE:
+        why = f"it can disturb: {risk.value}"
     if risk is Risk.TRAFFIC and policy.allow is None:
         why += ", and the node is " + ("not known to be idle" if undisturbed is None else "in use")
     allowed = {Risk.NONE, risk, *(policy.allow or ())}

@@ -102,6 +102,7 @@ class Policy(Record):
     wanted everywhere.
     """
 
+    accelerators: Annotated[int, Field(ge=1, le=1024)] | None = None  # in each node
     max_read_request: (
         Annotated[
             int,
@@ -148,7 +149,8 @@ class Policy(Record):
         """
         The policy among the data of a host, which holds the site's own keys as well.
 
-        Only a key that is very near to one of ours is an error, then. Raises PolicyError.
+        Only a key that is very near to one of ours is an error, then. The key ``policy`` may name a
+        file; what the data say themselves wins over it. Raises PolicyError.
         """
         ours = {key: _value(key, data[key]) for key in data if key in cls.model_fields}
         problems = [
@@ -156,9 +158,12 @@ class Policy(Record):
             for key in data
             if key not in ours and (meant := _near_miss(key))
         ]
+        document, named = Document(ours, where), data.get("policy")
         try:
-            policy = cls._from_document(Document(ours, where))
-        except PolicyError as error:
+            if isinstance(named, str) and named.endswith((".yaml", ".yml")):
+                document = document.over(Document.from_file(Path(named)))
+            policy = cls._from_document(document)
+        except DocumentError as error:
             raise PolicyError([*problems, *error.problems]) from error
         if problems:
             raise PolicyError(problems)

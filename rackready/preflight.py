@@ -25,15 +25,15 @@ _TIMEOUT = 6  # seconds for the script; with 11 to connect the whole stays below
 # KiB free: journal and backups; configuration; the probe's scratch files
 _DISK = {"/var/lib": 64 * 1024, "/etc": 1024, "/tmp": 16 * 1024}
 _CLOCK = 5  # seconds of offset: beyond, logs of nodes can't be put in order
-# tool -> what is lost without it; the others have a fallback
+# tool -> what is lost without it: operations/converge.sh changes nothing then
 _NEEDED = {
     "od": "the PCI config space can't be read",
-    "flock": "two runs at once can't be kept apart",
+    "flock": "two runs at once can't be kept apart, so nothing is changed",
+    "sha256sum": "what rackready wrote can't be told from what others did, so nothing is changed",
 }
 _FALLBACK = {
     "gzip": "the probe's answer travels uncompressed",
     "base64": "the probe's answer travels as hex digits",
-    "sha256sum": "answers and managed files can't be checked",
     "setpci": "the config space is written through sysfs",
 }
 # sshd's MaxStartups 10:30:100: from the 11th connection that has not logged in yet it refuses at
@@ -209,9 +209,7 @@ def _tools(answers: Iterable[Sequence[str]]) -> Iterator[_Raw]:
             yield "tools", Verdict.WARN, f"no {tool}: {_FALLBACK[tool]}", f"install {tool}"
 
 
-def judge_controller(
-    contacts: Sequence[Contact], parallel: int, open_files: int
-) -> list[Finding]:
+def judge_controller(contacts: Sequence[Contact], parallel: int, open_files: int) -> list[Finding]:
     """What this machine, or a bastion, does not bear with so many hosts."""
     findings = []
     hosts = len(contacts)

@@ -42,13 +42,16 @@ Source = Annotated[str, AfterValidator(_cited)]
 Line = Annotated[str, StringConstraints(pattern=r"^[ -~]+$")]
 Word = Annotated[str, StringConstraints(pattern=r"^[!-~]+$")]
 
+# as OFED has them
+Release = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)*$")]
+
 
 class Claim(Record):
     """
     Something that a source says.
 
     ``certainty``: A = the vendor's document or code, or a real capture; B = working code of a third
-    party; C = inferred.
+    party; C = inferred or weak.
     """
 
     source: Source
@@ -98,12 +101,25 @@ class Kernels(Sourced[tuple[str, ...]]):
     # the driver is to be compiled; seen: worked somewhere
     support: Literal["listed", "container", "build", "seen"] = "listed"
 
+    def has(self, release: str, machine: str | None) -> bool:
+        if machine not in (None, self.machine):
+            return False
+        # some systems append the machine to the release, and some sources leave it out
+        return release in self.value or release.removesuffix(f".{self.machine}") in self.value
+
 
 class PeerMemory(Record):
-    """Kernel releases on which the driver's peer memory registration is known to fail or work."""
+    """
+    Kernel releases on which the driver's peer memory registration is known to fail or work.
+
+    Patterns with * and ?.
+    """
 
     refused: Sourced[tuple[str, ...]]
-    works: Sourced[tuple[str, ...]]
+    works: Sourced[tuple[str, ...]]  # exceptions from the refused ones as well
+
+    def refuses(self, release: str) -> bool:
+        return _matches(release, self.refused.value) and not _matches(release, self.works.value)
 
 
 class Pcie(Record):
@@ -136,6 +152,13 @@ class IbWriteBw(Record):
     accelerator: Sourced[str]  # option that takes the index of an accelerator
     dmabuf: Sourced[str] | None = None
     index_factor: Sourced[int] | None = None  # this option's index / the tool's index
+
+
+class Range(Claim):
+    """Versions of other software that a product works with, both ends among them."""
+
+    first: Release
+    last: Release
 
 
 class Figure(Sourced[float]):
@@ -206,6 +229,7 @@ class Profile(Record):
     roce: Roce = Roce()
     rdma: dict[str, Rdma] = Field(default_factory=dict)
     ib_write_bw: IbWriteBw | None = None
+    ofed: dict[str, Range] = Field(default_factory=dict)  # by purpose
     links: Sourced[tuple[str, ...]] | None = None  # link classes as the tool prints them
     bandwidth: dict[str, dict[str, Figure]] = Field(
         default_factory=dict
@@ -245,16 +269,20 @@ class Profile(Record):
 
     def has_model(self, model: str) -> bool:
         models = self.detection.models
-        return models is not None and any(fnmatchcase(model, known) for known in models.value)
+        return models is not None and _matches(model, models.value)
 
     def has_device(self, function: PciFunction) -> bool:
         return function.vendor == self.detection.vendor.value and any(
             function.device == known.value for known in self.detection.devices
         )
 
-    def kernel(self, release: str) -> tuple[Kernels, ...]:
-        """What the sources say of a kernel release; empty when none names it."""
-        return tuple(found for found in self.kernels.values() if release in found.value)
+    def kernel(self, release: str, machine: str | None = None) -> tuple[Kernels, ...]:
+        """
+        What the sources say of a kernel release; empty when none names it.
+
+        ``machine``: as ``uname -m`` prints it; without it those of all machines.
+        """
+        return tuple(found for found in self.kernels.values() if found.has(release, machine))
 
     def applies(self, variables: Variables, version: SdkVersion | None) -> bool | None:
         """Whether an SDK of this version takes these variables; None: cannot be told."""
@@ -270,6 +298,8 @@ class Profile(Record):
 
     def default(self, key: str) -> Sourced[Any] | None:
         """What the product wants where the site has no wish of its own; ``key`` as in a policy."""
+        if key == "accelerators":
+            return self.accelerators_per_node
         for part in (self.pcie, self.roce):
             if key in type(part).model_fields:
                 found: Sourced[Any] | None = getattr(part, key)
@@ -279,6 +309,10 @@ class Profile(Record):
     def sourced(self) -> Iterator[Claim]:
         """Every value that has a source."""
         return _claims(self)
+
+
+def _matches(text: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(text, pattern) for pattern in patterns)
 
 
 def _claims(value: object) -> Iterator[Claim]:

@@ -69,6 +69,7 @@ def _start(state: State, parameters: dict[str, Any], deploy: str) -> None:
     run = Run(
         state=state,
         hosts=hosts,
+        inventory=str(parameters.get("inventory")),
         deploy=deploy,
         dry=bool(parameters.get("dry")),
         to_stderr=bool(parameters.get("json_output")),

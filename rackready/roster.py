@@ -6,11 +6,12 @@ import csv
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TextIO
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
+
+from rackready.document import hint
 
 # column of a CSV file -> key of pyinfra's host data
 _COLUMNS = {
@@ -142,9 +143,7 @@ def _column_faults(columns: list[str]) -> Iterator[str]:
         if column in columns[:position]:
             yield f"column {column!r} is there twice"
         elif column not in _COLUMNS:
-            near = get_close_matches(column, _COLUMNS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_COLUMNS)}"
-            yield f"unknown column {column!r}; {hint}"
+            yield f"unknown column {column!r}{hint(column, _COLUMNS)}"
     if "name" not in columns:
         yield "there is no column 'name'"
 

@@ -1,6 +1,6 @@
 """A run: passes of probe, plan, converge and probe again over all hosts of an inventory.
 
-The deploys call the functions at the end; the recorder has made the Run before pyinfra connects.
+deploy.py calls it for the files in deploys/; the recorder makes it before pyinfra connects.
 """
 
 from __future__ import annotations
@@ -23,35 +23,41 @@ from pyinfra.api.host import Host
 from pyinfra.api.operation import OperationMeta
 from pyinfra.api.state import State
 
+from rackready import retry
 from rackready.catalog import load_profiles
 from rackready.change import Change, Outcome
 from rackready.checks import all_checks
 from rackready.facts.capture import ProbeLost, probe_script, read_capture
 from rackready.facts.probe import run_probe
-from rackready.finding import Finding, Verdict
+from rackready.finding import Finding
 from rackready.judge import judge, judge_rack, probe_wishes
 from rackready.node_run import Batch, NodeRun
-from rackready.operations import pcie
 from rackready.operations.converge import converge, read_answers, render
-from rackready.plan import Plan, Remedy, make_plan
+from rackready.plan import Plan, make_plan
 from rackready.policy import Policy, PolicyError
+from rackready.remedies import REMEDIES
 from rackready.report import Report
-from rackready.report.files import write_assets, write_atomically, write_report, write_retry
+from rackready.report.files import write_assets, write_atomically, write_report
 from rackready.report.table import console, print_report, printable
 
 PASSES = 4  # more would go round in circles: what keeps coming back is said instead
 CONVERGE_TIMEOUT = 120  # seconds for one script
 Made = list[tuple[Batch, OperationMeta]]
-REMEDIES: dict[str, Remedy] = {pcie.CHECK: pcie.max_read_request}
 
 
 class Run:
     """All hosts of one pyinfra command, and the folder that its report goes to."""
 
     def __init__(
-        self, state: State, hosts: Sequence[Host], deploy: str, dry: bool, to_stderr: bool
+        self,
+        state: State,
+        hosts: Sequence[Host],
+        inventory: str,
+        deploy: str,
+        dry: bool,
+        to_stderr: bool,
     ):
-        self.state, self.deploy, self.dry = state, deploy, dry
+        self.state, self.inventory, self.deploy, self.dry = state, inventory, deploy, dry
         self.started = datetime.now(timezone.utc)
         self.problem = ""  # why it ended before its time
         self.console = console(to_stderr)
@@ -207,9 +213,8 @@ class Run:
         """Judge the rack, and let pyinfra's exit status say which hosts missed the goal."""
         seen = [node.now for node in self.nodes.values() if node.now and not node.error]
         self.rack = judge_rack(seen, len(self.state.inventory))
-        uneven = any(finding.verdict is Verdict.FAIL for finding in self.rack)
         for node in self.nodes.values():
-            if uneven or not node.reached_goal:
+            if not node.reached_goal:
                 self.state.failed_hosts.add(node.host)
             elif node.host in self.state.active_hosts:
                 self.state.failed_hosts.discard(node.host)
@@ -223,6 +228,15 @@ class Run:
         """Print lines. A terminal that has gone away must not stop the work on the nodes."""
         with suppress(OSError):
             self.console.print(printable(text), markup=False, soft_wrap=True)
+
+    def _write_retry(self, names: Sequence[str]) -> None:
+        """The nodes that missed the goal: names for --limit, and an inventory of their own."""
+        write_atomically(self.folder / "retry", "".join(f"{name}\n" for name in names))
+        path = self.folder / "retry.py"
+        source = Path(self.inventory)
+        inventory = str(source.resolve()) if source.exists() else self.inventory
+        text = retry.inventory_text(inventory, names, self.id, self.deploy, path)
+        write_atomically(path, text)
 
     def _keep(self, name: str, text: str) -> None:
         """A file beside the report; where that can't be written, the end of the run says so."""
@@ -256,7 +270,7 @@ class Run:
         try:
             write_report(self.folder, report)
             write_assets(self.folder, [node.now.view for node in self.nodes.values() if node.now])
-            write_retry(self.folder, map(inventory_name, missed))
+            self._write_retry([inventory_name(host) for host in missed])
         except OSError as error:
             failure = f"the report could not be written: {error}"
         self.show("")
@@ -264,8 +278,8 @@ class Run:
             print_report(report, self.console)
         self.show(failure or f"report: {self.folder}/report.json")
         if missed and not failure and not self.problem:
-            again = f"$(sed 's/^/--limit /' {self.folder}/retry)"
-            self.show(f"to run again for those that missed it, add  {again}")
+            again = f"pyinfra {self.folder}/retry.py deploys/{self.deploy}.py -y"
+            self.show(f"again for those that missed it: {again}")
         if failure:
             # Too late for another exit status in any other way.
             with suppress(OSError):

@@ -27,14 +27,7 @@ def _standing(node: Node) -> list[Mapping[str, object]]:
 
 
 def undo_steps(node: Node, run: str = "", check: str = "") -> Steps:
-    """
-    Steps that take back one run, or all changes for one check, newest first.
-
-    Without both: the newest run.
-    """
-    known = runs(node)
-    if not run and not check and known:
-        run = known[-1]
+    """Steps that take back one run, or all changes for one check, newest first."""
     return [
         (_check(entry), Undo(entry))
         for entry in reversed(_standing(node))

@@ -52,6 +52,9 @@ class NicPort:
 
     @property
     def name(self) -> str:
+        """Of the RDMA device, with the port where that is not its first."""
+        if self.rdma and self.port not in (None, 1):
+            return f"{self.rdma}/{self.port}"
         return self.rdma or self.netdev or self.bdf or "?"
 
 
@@ -66,6 +69,11 @@ class Wiring:
     @property
     def compute(self) -> tuple[NicPort, ...]:
         return tuple(port for port in self.ports if port.role is Role.COMPUTE)
+
+
+def card(bdf: str) -> str:
+    """Domain, bus and device of a function: what all functions of one card share."""
+    return bdf.rpartition(".")[0]
 
 
 def distance(a: PciFunction, b: PciFunction) -> Distance | None:

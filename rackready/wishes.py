@@ -27,12 +27,16 @@ class Wishes:
 
     gid_version: Wish[str]
     gid_family: Wish[str]
+    accelerators: Wish[int] | None = None
     max_read_request: Wish[int] | None = None
     max_payload: Wish[int] | None = None
     gid_index: Wish[int] | None = None
     traffic_class: Wish[int] | None = None
+    dscp: Wish[int] | None = None
+    mtu: Wish[int] | None = None
     compute_nics: Wish[tuple[str, ...]] | None = None
     rdma_subnet: Wish[str] | None = None
+    unjudged: tuple[tuple[str, object], ...] = ()  # wishes of the site that no check looks at yet
 
 
 def wishes_of(policy: Policy, profile: Profile | None) -> Wishes:
@@ -50,10 +54,19 @@ def wishes_of(policy: Policy, profile: Profile | None) -> Wishes:
     return Wishes(
         gid_version=wish("gid_version") or Wish(policy.gid_version, False, "default"),
         gid_family=wish("gid_family") or Wish(policy.gid_family, False, "default"),
+        accelerators=wish("accelerators"),
         max_read_request=wish("max_read_request"),
         max_payload=wish("max_payload"),
         gid_index=wish("gid_index"),
-        traffic_class=wish("traffic_class"),
+        # A site that names a DSCP leaves the two ECN bits open: the profile's byte is no wish then.
+        traffic_class=None
+        if policy.dscp is not None and policy.traffic_class is None
+        else wish("traffic_class"),
+        dscp=wish("dscp"),
+        mtu=wish("mtu"),
         compute_nics=wish("compute_nics"),
         rdma_subnet=wish("rdma_subnet"),
+        unjudged=tuple(
+            (key, getattr(policy, key)) for key in ("roce_priority",) if policy.is_wish(key)
+        ),
     )

@@ -14,11 +14,11 @@ from rackready.check import View
 from rackready.facts.model import Node, Process
 from rackready.finding import Finding, Verdict
 from rackready.judge import Judgement, judge
-from rackready.operations import pcie
 from rackready.plan import Plan, Remedy, idle, make_plan
 from rackready.policy import Policy
+from rackready.remedies import pcie
 
-REMEDIES: dict[str, Remedy] = {pcie.CHECK: pcie.max_read_request}
+REMEDIES: dict[str, Remedy] = {pcie.CHECK: pcie.keep_max_read_request}
 WRONG = {"max_read_request": {"mlx5_1": 4096}}
 
 
@@ -275,7 +275,12 @@ def test_consent(risk: Risk, allow: tuple[Risk, ...] | None, change: Any, allowe
             busy,
             "it can disturb: reboot; --data allow=none,service,reboot allows it",
         ),
-        (Risk.NONE, (), busy, "it can disturb: none; --data allow=none allows it"),
+        (
+            Risk.NONE,
+            (),
+            busy,
+            "it disturbs nothing, but the policy's allow leaves that out; --data allow=none allows it",
+        ),
     ],
 )
 def test_reason_names_the_flag(

@@ -60,9 +60,15 @@ def managed_files(
 
 
 def read_journal(text: str, note: Note) -> tuple[Mapping[str, object], ...]:
-    """Lines of the journal; a line that a kill cut off is stated and passed over."""
+    """
+    Lines of the journal; a line that a kill cut off is stated and passed over.
+
+    The probe reads the end of a long journal only, so that the first line may be the rest of one.
+    """
     entries = []
     for line_number, line in lines(text):
+        if line_number == 1 and not line.startswith("{"):
+            continue
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):

@@ -24,7 +24,7 @@ STACK_READERS: dict[str, StackReader] = {"metax": metax.read_stack}
 """Reader of a vendor's own tools, by the vendor's name in the profiles."""
 
 MANIFEST = "cat /var/lib/rackready/manifest"
-JOURNAL = "tail -n 2000 /var/lib/rackready/journal.jsonl"
+JOURNAL = "tail -c 131072 /var/lib/rackready/journal.jsonl"
 
 _DUMP = re.compile(r"od -Ax -tx1 -N \d+ /sys/bus/pci/devices/(\S+)/config")
 _PCI_LISTING = "ls -l /sys/bus/pci/devices"

@@ -10,6 +10,9 @@ goal = "configured"
 # "none" and "traffic" on a node whose accelerators and RDMA ports are idle, else "none".
 allow = ["none"]
 
+# Accelerators of each node: fewer are a failure then, and not just remarked on.
+# accelerators = 8
+
 # PCI Express, bytes: MaxReadReq of the compute NICs, and the smallest MaxPayload on their paths.
 max_read_request = 256
 max_payload = 256

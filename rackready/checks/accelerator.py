@@ -11,6 +11,7 @@ from rackready.finding import Verdict
     ok=Verdict.OK,
     none=Verdict.FAIL,
     mismatch=Verdict.FAIL,
+    wrong=Verdict.FAIL,
     unusual=Verdict.WARN,
     unseen_by_tool=Verdict.ERROR,
     unseen_on_bus=Verdict.ERROR,
@@ -29,21 +30,27 @@ def count(view: View) -> Cases:
     if on_bus == 0:
         yield case("none", subject)
         return
-    expected = view.profile.accelerators_per_node if view.profile else None
+    wish = view.wishes.accelerators
     if tool is None:
         yield case("unseen-by-tool", subject, observed=on_bus)
     elif tool != on_bus:
-        missing = sorted(set(view.wiring.accelerators) - {a.bdf for a in listed or ()})
+        bus = set(view.wiring.accelerators)
+        tools = {item.bdf for item in listed or () if item.bdf}
         yield case(
             "mismatch",
             subject,
             observed=tool,
             expected=on_bus,
-            missing=", ".join(missing) or "none by address",
+            bus_only=", ".join(sorted(bus - tools)) or "none",
+            tool_only=", ".join(sorted(tools - bus)) or "none",
         )
-    elif expected is not None and on_bus != expected.value:
+    elif wish is not None and on_bus != wish.value:
         yield case(
-            "unusual", subject, observed=on_bus, expected=expected.value, source=expected.source
+            "wrong" if wish.site else "unusual",
+            subject,
+            observed=on_bus,
+            expected=wish.value,
+            wished_by=wish.origin,
         )
     else:
         yield case("ok", subject, observed=on_bus)
@@ -78,9 +85,9 @@ def versions(view: View) -> Cases:
             "ok",
             "driver and SDK",
             driver=stack.driver_version,
-            sdk=stack.sdk_version,
+            sdk_version=stack.sdk_version,
             firmware=stack.firmware_version or "unknown",
-            tool=stack.tool_version or "unknown",
+            tool_version=stack.tool_version or "unknown",
         )
 
 

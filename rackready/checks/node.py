@@ -5,7 +5,7 @@ from __future__ import annotations
 from rackready.check import Cases, View, case, check
 from rackready.facts.readers.sysfs import bdf
 from rackready.finding import Verdict
-from rackready.wiring import Role
+from rackready.wiring import Role, card
 
 
 @check(
@@ -51,14 +51,13 @@ def kernel(view: View) -> Cases:
     release, profile = view.node.system.kernel, view.profile
     if release is None or profile is None:
         return
-    refused = profile.peer_memory.refused if profile.peer_memory else None
-    rows = profile.kernel(release)
-    if refused is not None and release in refused.value:
-        better = profile.peer_memory.works.value if profile.peer_memory else ()
-        yield case("known-problem", release, source=refused.source, better=", ".join(better))
+    peer = profile.peer_memory
+    rows = profile.kernel(release, view.node.system.machine)
+    if peer is not None and peer.refuses(release):
+        better = ", ".join(peer.works.value)
+        yield case("known-problem", release, source=peer.refused.source, better=better)
     elif rows:
-        row = rows[0]
-        yield case("ok", release, os=row.os, support=row.support, source=row.source)
+        yield case("ok", release, os=rows[0].os, support=rows[0].support, source=rows[0].source)
     else:
         yield case("not-listed", release)
 
@@ -67,6 +66,7 @@ def kernel(view: View) -> Cases:
     "node.compute-nics",
     ok=Verdict.OK,
     none=Verdict.WARN,
+    not_named=Verdict.ERROR,
     missing=Verdict.FAIL,
     without_rdma=Verdict.FAIL,
     unknown=Verdict.ERROR,
@@ -81,13 +81,23 @@ def compute_nics(view: View) -> Cases:
     for name in wiring.missing:
         yield case("without-rdma" if (bdf(name) or name) in plain else "missing", name, here=here)
     compute = [port.name for port in wiring.compute if not port.virtual]
-    others = [port.name for port in wiring.ports if port.role is Role.OTHER]
+    cards = {card(port.bdf) for port in wiring.compute if port.bdf}
+    rest = [port for port in wiring.ports if port.role is Role.OTHER and not port.virtual]
+    same = [port.name for port in rest if port.bdf and card(port.bdf) in cards]
+    others = ", ".join(port.name for port in rest if port.name not in same) or "none"
     if compute:
         yield case(
             "ok",
             "NICs",
             observed=", ".join(compute),
-            others=f"; left alone: {', '.join(others)}" if others else "",
+            same_card=", ".join(same) or "none",
+            others=others,
         )
     elif not wiring.missing:
-        yield case("none", "NICs", others=", ".join(others) or "none")
+        yield case("not-named" if rest else "none", "NICs", others=others)
+
+
+@check("node.policy", not_judged=Verdict.WARN)
+def policy(view: View) -> Cases:
+    for key, value in view.wishes.unjudged:
+        yield case("not-judged", key, wished=value)

@@ -7,6 +7,7 @@ from typing import Any
 from rackready.check import Cases, View, case, check
 from rackready.facts.model import PciFunction
 from rackready.finding import Verdict
+from rackready.wiring import card
 
 _NEVER_WRITTEN = 128  # the smallest encoding: some devices read 0 here without honouring it
 _HEADER = 64  # bytes of config space that anybody may read
@@ -16,30 +17,23 @@ def compute_functions(view: View) -> list[PciFunction]:
     """Functions of the compute NICs in BDF order: all of a card, its virtual functions included."""
     functions = view.node.pci or {}
     own = {port.bdf for port in view.wiring.compute if port.bdf}
-    cards = {_card(bdf) for bdf in own & functions.keys() if not functions[bdf].physfn}
+    cards = {card(bdf) for bdf in own & functions.keys() if not functions[bdf].physfn}
     return [
         function
         for bdf, function in sorted(functions.items())
         if function.class_code is not None
         and function.class_code >> 16 == 0x02
-        and (bdf in own or _card(function.physfn or bdf) in cards)
+        and (bdf in own or card(function.physfn or bdf) in cards)
     ]
 
 
-def _card(bdf: str) -> str:
-    """Domain, bus and device: what the functions of one card share."""
-    return bdf.rpartition(".")[0]
-
-
-def unreadable(function: PciFunction) -> str:
-    """Why a field of the PCI Express capability of a function is unknown."""
+def unknown(function: PciFunction) -> str:
+    """The case that says why a field of the PCI Express capability of a function is unknown."""
     if function.responds is None:
-        return "its config space could not be read"
+        return "unreadable"
     if function.config_bytes <= _HEADER:
-        return f"only {function.config_bytes} bytes of its config space can be read: not root?"
-    if function.express is None:
-        return "its config space holds no PCI Express capability"
-    return "it holds a reserved encoding"
+        return "header-only"
+    return "no-capability" if function.express is None else "reserved"
 
 
 def _not_seen(view: View) -> list[str]:
@@ -59,19 +53,26 @@ def _not_seen(view: View) -> list[str]:
     accelerator=Verdict.SKIP,
     gone=Verdict.ERROR,
     unreadable=Verdict.ERROR,
+    header_only=Verdict.ERROR,
+    no_capability=Verdict.ERROR,
+    reserved=Verdict.ERROR,
+    not_listed=Verdict.ERROR,
+    kind_unknown=Verdict.ERROR,
+    keeper_gone=Verdict.FAIL,
     keeper_changed=Verdict.FAIL,
+    keeper_mode=Verdict.FAIL,
 )
 def max_read_request(view: View) -> Cases:
     yield from _read_requests(view)
     for item in view.node.managed or ():
         if "max-read-request" in item.path and item.found is not None:
             if item.found == "":
-                yield case("keeper-changed", item.path, state="is gone")
+                yield case("keeper-gone", item.path)
             elif item.found != item.written:
-                yield case("keeper-changed", item.path, state="is no longer what rackready wrote")
+                yield case("keeper-changed", item.path)
             elif item.mode is not None and item.mode != item.written_mode:
-                state = f"has mode {item.mode:04o} instead of {item.written_mode:04o}"
-                yield case("keeper-changed", item.path, state=state)
+                observed, expected = f"{item.mode:04o}", f"{item.written_mode:04o}"
+                yield case("keeper-mode", item.path, observed=observed, expected=expected)
 
 
 def _read_requests(view: View) -> Cases:
@@ -79,7 +80,7 @@ def _read_requests(view: View) -> Cases:
     if wish is None:
         return
     for bdf in _not_seen(view):
-        yield case("unreadable", bdf, reason="it is not on the PCI bus", expected=f"{wish.value} B")
+        yield case("not-listed", bdf, expected=f"{wish.value} B")
     owned = {port.bdf for port in view.wiring.ports if port.accelerator_owned}
     for function in compute_functions(view):
         bdf, express = function.bdf, function.express
@@ -91,8 +92,7 @@ def _read_requests(view: View) -> Cases:
             yield case("accelerator", bdf)
             continue
         if function.is_virtual is None:
-            reason = "whether it is a virtual function is unknown"
-            yield case("unreadable", bdf, reason=reason, expected=f"{wish.value} B")
+            yield case("kind-unknown", bdf, expected=f"{wish.value} B")
             continue
         data = {
             "bdf": bdf,
@@ -109,8 +109,8 @@ def _read_requests(view: View) -> Cases:
         if function.responds is False:
             yield case("gone", bdf, data)
         elif observed is None:
-            reason = unreadable(function)
-            yield case("unreadable", bdf, data, reason=reason, expected=f"{wish.value} B")
+            why, size = unknown(function), function.config_bytes
+            yield case(why, bdf, data, bytes=size, expected=f"{wish.value} B")
         elif observed == wish.value:
             yield case("ok", bdf, data, **values)
         elif observed == _NEVER_WRITTEN:
@@ -127,9 +127,14 @@ def _read_requests(view: View) -> Cases:
     too_small=Verdict.FAIL,
     contested=Verdict.WARN,
     unsupported=Verdict.FAIL,
+    held_by_kernel=Verdict.FAIL,
     virtual=Verdict.SKIP,
     gone=Verdict.ERROR,
     unreadable=Verdict.ERROR,
+    header_only=Verdict.ERROR,
+    no_capability=Verdict.ERROR,
+    reserved=Verdict.ERROR,
+    not_listed=Verdict.ERROR,
 )
 def max_payload(view: View) -> Cases:
     wish = view.wishes.max_payload
@@ -139,7 +144,7 @@ def max_payload(view: View) -> Cases:
     ends = {function.bdf for function in compute_functions(view)} | set(view.wiring.accelerators)
     paths = {bdf for end in ends for bdf in functions[end].bridges or ()}
     for bdf in sorted({*_not_seen(view), *(paths - functions.keys())}):
-        yield case("unreadable", bdf, reason="it is not on the PCI bus", expected=f"{wish.value} B")
+        yield case("not-listed", bdf, expected=f"{wish.value} B")
     for bdf in sorted(ends | (paths & functions.keys())):
         function = functions[bdf]
         express = function.express
@@ -150,7 +155,8 @@ def max_payload(view: View) -> Cases:
             yield case("gone", bdf)
             continue
         if express is None or express.max_payload is None:
-            yield case("unreadable", bdf, reason=unreadable(function), expected=f"{wish.value} B")
+            why, size = unknown(function), function.config_bytes
+            yield case(why, bdf, bytes=size, expected=f"{wish.value} B")
             continue
         observed, able = express.max_payload, express.max_payload_supported
         values: dict[str, Any] = {
@@ -165,5 +171,7 @@ def max_payload(view: View) -> Cases:
             yield case("contested", bdf, **values)
         elif able is not None and able < wish.value:
             yield case("unsupported", bdf, **values)
+        elif "pcie_bus_peer2peer" in (view.node.system.cmdline or ""):
+            yield case("held-by-kernel", bdf, **values)
         else:
             yield case("too-small", bdf, **values)

@@ -6,6 +6,7 @@ import re
 
 from rackready.check import Cases, View, case, check
 from rackready.finding import Verdict
+from rackready.version import SdkVersion
 
 _REFUSED = re.compile(r"failing symbol_get of non-GPLONLY symbol (\w*register_peer_memory_client)")
 _ATTEMPT = re.compile(r"initialize peer memory client")
@@ -15,12 +16,19 @@ _ATTEMPT = re.compile(r"initialize peer memory client")
     "peer-memory.registration",
     ok=Verdict.OK,
     symbol_refused=Verdict.FAIL,
-    not_registered=Verdict.WARN,
-    unknown=Verdict.WARN,
+    not_registered=Verdict.FAIL,
+    unknown=Verdict.ERROR,
+    dmabuf=Verdict.WARN,
 )
 def registration(view: View) -> Cases:
-    """Only the log since the driver's last attempt counts: a reload may have cured it."""
+    """
+    Only the log since the driver's last attempt counts: a reload may have cured it.
+
+    An SDK that knows dma-buf may do without; whether kernel and NIC driver let it is not seen here.
+    """
     node = view.node
+    if view.profile is None or view.profile.peer_memory is None:
+        return  # this vendor has no such mechanism
     if not view.wiring.accelerators or not node.rdma:
         return
     log = node.kernel_log or ()
@@ -37,7 +45,16 @@ def registration(view: View) -> Cases:
             kernel=node.system.kernel or "unknown",
             observed="refused",
         )
+    elif _knows_dmabuf(view):
+        observed = "not registered" if node.stack.peer_memory is False else "not known"
+        yield case("dmabuf", "driver", observed=observed, sdk_version=node.stack.sdk_version)
     elif node.stack.peer_memory is False:
-        yield case("not-registered", "driver", observed="peer_mem 0")
+        yield case("not-registered", "driver", observed="not registered")
     else:
         yield case("unknown", "driver")
+
+
+def _knows_dmabuf(view: View) -> bool:
+    milestone = view.profile.milestones.get("dmabuf") if view.profile else None
+    version = SdkVersion.parse(view.node.stack.sdk_version or "")
+    return milestone is not None and milestone.reached(version) is True

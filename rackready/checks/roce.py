@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import IPv6Address
 from typing import Any
 
@@ -32,6 +33,8 @@ def stray_entries(gids: tuple[Gid, ...]) -> list[Gid]:
     ok=Verdict.OK,
     wrong_index=Verdict.FAIL,
     other_index=Verdict.WARN,
+    drifted=Verdict.FAIL,
+    other_drifted=Verdict.WARN,
     missing=Verdict.FAIL,
     unknown=Verdict.ERROR,
     infiniband=Verdict.SKIP,
@@ -46,7 +49,7 @@ def gid_index(view: View) -> Cases:
             yield case("infiniband", subject)
             continue
         if port is None or port.gids is None or any(gid.version is None for gid in port.gids):
-            yield case("unknown", subject, kind=kind)
+            yield case("unknown", subject, kind=kind, rdma=nic.rdma, port=nic.port or 1)
             continue
         if nic.gid is None:
             addresses = ", ".join(nic.addresses or ()) or "no address"
@@ -61,22 +64,25 @@ def gid_index(view: View) -> Cases:
             yield case("ok", subject, **values)
             continue
         stray = stray_entries(port.gids)
-        cause = (
-            f"index {', '.join(str(gid.index) for gid in stray)} hold "
-            f"{', '.join(sorted({gid_address(gid.gid) for gid in stray}))}: "
-            f"{nic.netdev or 'the interface'} has IPv6 addresses beside the one made from its MAC"
-            if stray
-            else "the entries below it are empty or of other addresses: the table drifted"
-        )
         yield case(
-            "wrong-index" if wish.site else "other-index",
+            _DISPLACED[bool(stray), wish.site],
             subject,
             **values,
             expected=wish.value,
-            netdev=nic.netdev or "?",
-            cause=cause,
+            netdev=nic.netdev or "the interface",
+            stray=", ".join(str(gid.index) for gid in stray),
+            holders=", ".join(sorted({gid_address(gid.gid) for gid in stray})),
             wished_by=wish.origin,
         )
+
+
+# By what stands before it, and by who wants another index: the site, or a profile.
+_DISPLACED = {
+    (True, True): "wrong-index",
+    (True, False): "other-index",
+    (False, True): "drifted",
+    (False, False): "other-drifted",
+}
 
 
 @check(
@@ -92,17 +98,24 @@ def gid_index(view: View) -> Cases:
     infiniband=Verdict.SKIP,
 )
 def traffic_class(view: View) -> Cases:
-    wish = view.wishes.traffic_class
+    """A site may want the whole byte, or its DSCP with either value of the two ECN bits."""
+    wish, dscp = view.wishes.traffic_class, view.wishes.dscp
     if wish is None:
-        return
+        if dscp is None:
+            return
+        wish = replace(dscp, value=dscp.value << 2)
     for nic, port in compute_ports(view):
         subject, observed = nic.name, port.traffic_class if port else None
         values: dict[str, Any] = {
             "expected": wish.value,
             "dscp": wish.value >> 2,
+            "rdma": nic.rdma,
             "port": nic.port or 1,
             "wished_by": wish.origin,
         }
+        right = observed is not None and (
+            observed == wish.value or (wish.value >> 2 == observed >> 2 and dscp is not None)
+        )
         if port and port.link_layer == "InfiniBand":
             yield case("infiniband", subject)
         elif port and port.traffic_class_file is False:
@@ -111,7 +124,24 @@ def traffic_class(view: View) -> Cases:
             yield case("unknown", subject, **values)
         elif observed == -1:
             yield case("missing" if wish.site else "not-set", subject, observed="not set", **values)
-        elif observed == wish.value:
+        elif right:
             yield case("ok", subject, observed=observed, **values)
         else:
             yield case("wrong" if wish.site else "other", subject, observed=observed, **values)
+
+
+@check("roce.mtu", ok=Verdict.OK, wrong=Verdict.FAIL, unknown=Verdict.ERROR)
+def mtu(view: View) -> Cases:
+    wish = view.wishes.mtu
+    if wish is None:
+        return
+    interfaces = {item.name: item for item in view.node.net or ()}
+    for nic, _ in compute_ports(view):
+        interface = interfaces.get(nic.netdev or "")
+        subject = nic.netdev or nic.name
+        if interface is None or interface.mtu is None:
+            yield case("unknown", subject, expected=wish.value)
+        elif interface.mtu == wish.value:
+            yield case("ok", subject, observed=interface.mtu)
+        else:
+            yield case("wrong", subject, observed=interface.mtu, expected=wish.value)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rackready.catalog import load_profiles
 from rackready.facts.capture import read_capture
-from rackready.finding import NodeVerdict, worst
+from rackready.finding import worst
 from rackready.judge import judge, judge_rack
 from rackready.policy import Policy
 from rackready.report import NodeReport, Report
@@ -22,7 +22,7 @@ def check_captures(paths: Sequence[Path], policy: Policy, as_json: bool, console
     """
     Judge captures, several of them as one rack.
 
-    Exit status: 0 when every node is configured, 1 when one is not, 2 when a file is no capture.
+    Exit status: 0: every node reaches the goal; 1: one does not; 2: a file is no capture.
     """
     profiles, judgements, unreadable = load_profiles(), [], []
     for path in paths:
@@ -45,9 +45,9 @@ def check_captures(paths: Sequence[Path], policy: Policy, as_json: bool, console
         nodes = [
             NodeReport(
                 name=item.view.node.name,
-                product=item.view.profile.name if item.view.profile else "",
+                product=item.view.product,
                 verdict=item.verdict,
-                reached_goal=item.verdict is NodeVerdict.CONFIGURED,
+                reached_goal=item.verdict.reaches(policy.goal),
                 findings_after=item.findings,
             )
             for item in judgements
@@ -58,4 +58,4 @@ def check_captures(paths: Sequence[Path], policy: Policy, as_json: bool, console
             console.print(line, markup=False, soft_wrap=True)
     if unreadable:
         return 2
-    return int(any(item.verdict is not NodeVerdict.CONFIGURED for item in judgements))
+    return int(not all(item.verdict.reaches(policy.goal) for item in judgements))

@@ -43,11 +43,6 @@ def write_report(folder: Path, report: Report) -> None:
     write_atomically(folder / "report.json", text + "\n")
 
 
-def write_retry(folder: Path, names: Iterable[str]) -> None:
-    """Inventory names of the nodes that missed the goal, one a line."""
-    write_atomically(folder / "retry", "".join(f"{name}\n" for name in names))
-
-
 def write_assets(folder: Path, views: Iterable[View]) -> None:
     """One row for each machine, accelerator and NIC, with serial, slot and firmware."""
     text = StringIO()

@@ -22,10 +22,10 @@ from rackready.check import texts
 from rackready.checks import all_checks
 from rackready.finding import Finding, NodeVerdict
 from rackready.judge import Judgement, judge, judge_rack
-from rackready.operations import pcie
 from rackready.plan import Plan, make_plan
 from rackready.policy import Policy
 from rackready.profile import Conflict
+from rackready.remedies import pcie
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*/*.yaml"))
@@ -165,7 +165,7 @@ def test_contested_wish() -> None:
     told = {(f.check, f.case, f.verdict.value) for f in judgement.findings}
     assert told >= {(*reached, "warn") for reached in REACHED_BELOW}
     assert judgement.verdict is NodeVerdict.CONFIGURED
-    remedies = {pcie.CHECK: pcie.max_read_request}
+    remedies = {pcie.CHECK: pcie.keep_max_read_request}
     assert make_plan(judgement.view, judgement.findings, Policy(), remedies) == Plan()
     judgement = judge("node", made, [contested], Policy(max_read_request=256), captures.TODAY)
     assert judgement.verdict is NodeVerdict.NOT_READY  # the site has decided

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from rackready.catalog import ProfileError, load_profiles, read_profiles, rows
 from rackready.document import Document, DocumentError
 from rackready.facts.model import Accelerator, AcceleratorStack, Node, PciFunction, System
 from rackready.judge import probe_wishes
-from rackready.profile import Profile, detect
+from rackready.profile import PeerMemory, Profile, detect
 from rackready.version import SdkVersion
 
 HERE = Path(__file__).parent
@@ -48,6 +49,13 @@ def test_every_number_has_a_source(path: Path) -> None:
             yield place
 
     assert not list(bare(yaml.safe_load(path.read_text()), path.stem))
+
+
+def test_every_source_is_used() -> None:
+    texts = [path.read_text() for path in FILES]
+    for name in yaml.safe_load((FILES[0].parent / "metax.yaml").read_text())["sources"]:
+        used = re.compile(rf'source: "?{re.escape(name)}(?=[,"}}\n])')
+        assert any(used.search(text) for text in texts), name
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -90,13 +98,20 @@ def test_both_families_reach_the_products() -> None:
 
 def test_the_default_of_a_policy_key() -> None:
     profile = OURS["MetaX C500"]
-    wanted = {"max_read_request": 256, "max_payload": 256, "gid_index": 3, "traffic_class": 160}
+    wanted = {
+        "accelerators": 8,
+        "max_read_request": 256,
+        "max_payload": 256,
+        "gid_index": 3,
+        "traffic_class": 160,
+    }
     for key, value in wanted.items():
         found = profile.default(key)
         assert found is not None
         assert found.value == value
     assert profile.default("mtu") is None
     assert profile.default("name") is None
+    assert OURS["MetaX C600"].default("accelerators") is None
 
 
 def test_a_kernel_that_is_listed_and_refuses_peer_memory() -> None:
@@ -105,8 +120,101 @@ def test_a_kernel_that_is_listed_and_refuses_peer_memory() -> None:
     assert listed.support == "listed"
     assert listed.conflicts
     assert profile.peer_memory is not None
-    assert "5.10.0-0.deb10.28-amd64" in profile.peer_memory.refused.value
-    assert profile.kernel("6.1.0-1-amd64") == ()
+    assert profile.peer_memory.refuses("5.10.0-0.deb10.28-amd64")
+
+
+@pytest.mark.parametrize(
+    ("release", "refused"),
+    [
+        ("4.19.0-27-amd64", True),
+        ("4.19.0-0.deb9.27-amd64", True),
+        ("4.19.0-1.el7.elrepo.x86_64", False),
+        ("4.19.0-27-arm64", False),
+        ("5.10.0-0.deb10.24-amd64", False),
+        ("5.10.0-0.deb10.280-amd64", False),
+        ("5.15.0-72-generic", False),
+        ("", False),
+    ],
+)
+def test_kernels_that_refuse_peer_memory(release: str, refused: bool) -> None:
+    peer_memory = OURS["MetaX"].peer_memory
+    assert peer_memory is not None
+    assert peer_memory.refuses(release) is refused
+
+
+def test_a_kernel_that_works_is_an_exception_from_those_that_refuse() -> None:
+    known = PeerMemory.model_validate(
+        {
+            "refused": {"value": ("4.19.0-*-amd64",), "source": "a", "certainty": "A"},
+            "works": {"value": ("4.19.0-1?-amd64",), "source": "a", "certainty": "C"},
+        },
+        context={"sources": {"a": "b"}},
+    )
+    assert known.refuses("4.19.0-27-amd64")
+    assert not known.refuses("4.19.0-17-amd64")
+
+
+@pytest.mark.parametrize(
+    ("release", "machine", "rows"),
+    [
+        ("6.6.104-41.oc9", None, ["opencloudos-9"]),
+        ("6.6.104-41.oc9.x86_64", None, ["opencloudos-9"]),
+        ("6.6.104-41.oc9.x86_64", "x86_64", ["opencloudos-9"]),
+        ("6.6.104-41.oc9.aarch64", None, []),
+        ("6.6.104-41.oc9.aarch64", "aarch64", []),
+        ("4.18.0-240.el8.x86_64", "x86_64", ["centos-8"]),
+        ("5.15.0-72-generic", None, ["ubuntu-22.04"]),
+        ("5.15.0-72-generic", "x86_64", ["ubuntu-22.04"]),
+        ("5.15.0-72-generic", "aarch64", []),
+        ("5.15.0-7-generic", "x86_64", []),
+        ("6.1.0-1-amd64", "x86_64", []),
+        ("", "", []),
+    ],
+)
+def test_kernels(release: str, machine: str | None, rows: list[str]) -> None:
+    profile = OURS["MetaX C500"]
+    assert profile.kernel(release, machine) == tuple(profile.kernels[row] for row in rows)
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("3.8.2", True),
+        ("3.8.1.6", False),
+        ("20260806-1300", True),
+        ("20260806-1299", False),
+        ("unknown", None),
+    ],
+)
+def test_dmabuf_of_every_product(name: str, version: str, expected: bool | None) -> None:
+    assert OURS[name].milestones["dmabuf"].reached(SdkVersion.parse(version)) is expected
+
+
+def test_the_ofed_versions_of_a_purpose() -> None:
+    versions = OURS["MetaX C550"].ofed["deepep"]
+    assert (versions.first, versions.last) == ("23.10", "25.10")
+
+
+def test_what_a_site_demands_is_a_figure_of_its_own() -> None:
+    figures = OURS["MetaX C500"].bandwidth
+    floors = {
+        (tool, name): figure.value
+        for tool, names in figures.items()
+        for name, figure in names.items()
+        if name.endswith("-floor")
+    }
+    assert floors == {
+        ("all_reduce_perf", "algorithm-floor"): 36.0,
+        ("all_gather_perf", "algorithm-floor"): 73.0,
+        ("reduce_scatter_perf", "algorithm-floor"): 72.0,
+        ("alltoall_perf", "algorithm-floor"): 18.71,
+        ("mxvs p2p", "scale-up-floor"): 60,
+        ("mxvs p2p", "pcie-floor"): 40,
+        ("mxvs pcie", "cpu-floor"): 55,
+    }
+    for tool, name in floors:
+        assert (figures[tool][name].kind, figures[tool][name].certainty) == ("floor", "B")
 
 
 @pytest.mark.parametrize(

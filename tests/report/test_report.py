@@ -32,7 +32,6 @@ from rackready.report.files import (
     write_assets,
     write_atomically,
     write_report,
-    write_retry,
 )
 from rackready.report.table import details, print_report
 
@@ -283,11 +282,6 @@ def test_file_is_whole_or_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     write_atomically(path, "new", 0o600)
     assert path.read_text() == "new"
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.json"]
-
-
-def test_retry(tmp_path: Path) -> None:
-    write_retry(tmp_path, ["@emulated/a", "b"])
-    assert (tmp_path / "retry").read_text() == "@emulated/a\nb\n"
 
 
 # --- assets.csv

@@ -25,7 +25,7 @@ def test_ten_hosts_with_two_at_a_time(rack: Rack) -> None:
         "ten-away"
     }
     assert outcome.retry == ["@emulated/ten-away"]
-    assert "ten-[0-7], ten-wrong" in outcome.output or "ten-[0-7]" in outcome.output
+    assert "ten-[0-7]" in outcome.output
     parts = {item["check"] for item in outcome.report["rack"] if item["verdict"] == "skip"}
     assert parts >= {"rack.versions"}
 

@@ -1,4 +1,4 @@
-"""PCIe settings: what keeps them right, now and after a reboot."""
+"""PCIe settings: what puts them right and keeps them so after a reboot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def template(path: str) -> str:
     return files("rackready.templates").joinpath(path.lstrip("/")).read_text(encoding="ascii")
 
 
-def max_read_request(view: View, findings: Sequence[Finding]) -> Stage | None:
+def keep_max_read_request(view: View, findings: Sequence[Finding]) -> Stage | None:
     """
     MaxReadReq of the compute NICs, and the files that set it at boot, driver load and hot-plug.
 

@@ -20,6 +20,12 @@ from rackready.facts.model import Evidence, Gap
 VERSION = 1
 CUT = "cut"
 
+# A node with 8 accelerators makes 300 KiB at most. What is much larger was made to fill our memory.
+LARGEST = 4 << 20  # bytes
+_MOST_LINES = 30_000
+_MOST_SECTIONS = 5_000
+_MOST_MISFITS = 50
+
 _HEADER = re.compile(r"rackready-capture ([0-9]{1,9})$")
 _PLAIN = frozenset(string.printable) - frozenset("\r\v\f")
 _HEX_LINE = re.compile(r"( [0-9a-f]{2})+")
@@ -27,7 +33,7 @@ _STATUS = re.compile(r"[0-9]{1,3}")
 
 _PACKED = re.compile(r"=== rackready probe ([0-9]{1,9}) (\S+) ([0-9]{1,9}) ([0-9a-f]{64}|-)$")
 _PACKED_END = "=== rackready end"
-_UNPACKED_LIMIT = 64 << 20
+_MOST_ATTEMPTS = 5  # at unpacking one answer
 _ALPHABETS = {
     "gzip+base64": re.compile(r"[A-Za-z0-9+/]+=*"),
     "gzip+od": re.compile(r"[0-9a-f]+"),
@@ -115,10 +121,11 @@ def _framed(text: str) -> Iterator[str]:
 
 def read_capture(text: str | bytes, host: str) -> Capture:
     """The capture in ``text``. Whatever is wrong with it becomes a gap; nothing is raised."""
+    if len(text) > LARGEST:
+        return Capture(host, (), (Gap("", f"this is no capture: {_too_large()}"),))
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-    lines = iter(
-        enumerate((line.rstrip("\r") for line in data.decode("latin-1").split("\n")), start=1)
-    )
+    found = data.decode("latin-1").split("\n", _MOST_LINES)
+    lines = enumerate((line.rstrip("\r") for line in found[:_MOST_LINES]), start=1)
     for _, line in lines:
         if header := _HEADER.search(line):
             break
@@ -126,7 +133,11 @@ def read_capture(text: str | bytes, host: str) -> Capture:
         return Capture(host, (), (Gap("", "this is no capture: it has no header line"),))
     if int(header[1]) != VERSION:
         return Capture(host, (), (Gap("", f"capture format {header[1]} is not known"),))
-    return _Reader(host).read(lines)
+    return _Reader(host).read(lines, unread="".join(found[_MOST_LINES:]))
+
+
+def _too_large() -> str:
+    return f"it is larger than {LARGEST >> 20} MiB"
 
 
 class _Reader:
@@ -136,31 +147,42 @@ class _Reader:
         self._host = host
         self._evidence: list[Evidence] = []
         self._gaps: list[Gap] = []
+        self._misfits: list[Gap] = []  # lines that are not of the format
         self._command: str | None = None  # of the open section
         self._output = bytearray()
 
-    def read(self, lines: Iterable[tuple[int, str]]) -> Capture:
-        lines = iter(lines)
+    def read(self, lines: Iterator[tuple[int, str]], unread: str) -> Capture:
+        """The capture in ``lines``; ``unread`` is what follows them, too much to be read."""
         for number, line in lines:
-            if line.startswith(". "):
+            if line.startswith(("$ ", ". ")):
                 self._close(None, CUT)
-                if line[2:] != str(len(self._evidence)):
-                    self._gap(f"{len(self._evidence)} sections, but line {number} says {line[2:]}")
+            if line.startswith(". "):
+                if (said := line[2:]) != (count := str(len(self._evidence))):
+                    self._gap(f"{count} sections, but line {number} says {said[:20]}")
+                break
+            if line.startswith("$ ") and len(self._evidence) == _MOST_SECTIONS:
+                self._gap(f"only its first {_MOST_SECTIONS:,} sections were read")
                 break
             if not self._take(line) and line:
-                self._gap(f"line {number} is not of the capture format")
+                reason = f"line {number} is not of the capture format"
+                self._misfits.append(Gap(self._command or "", reason))
         else:
             self._close(None, CUT)
-            self._gap("the capture is cut: its last line is missing")
+            if unread:
+                self._gap(f"only its first {_MOST_LINES:,} lines were read")
+            else:
+                self._gap("the capture is cut: its last line is missing")
         if any(_HEADER.search(line) for _, line in lines):
             self._gap("only the first of several captures was read")
-        return Capture(self._host, tuple(self._evidence), tuple(self._gaps))
+        if (more := len(self._misfits) - _MOST_MISFITS) > 0:
+            reason = f"{more:,} more lines are not of the capture format"
+            self._misfits[_MOST_MISFITS:] = [Gap("", reason)]
+        return Capture(self._host, tuple(self._evidence), (*self._gaps, *self._misfits))
 
     def _take(self, line: str) -> bool:
         """Take one line; False when it fits nowhere."""
         kind, rest = line[:1], line[1:]
         if kind == "$" and rest.startswith(" "):
-            self._close(None, CUT)
             self._command = rest[1:]
         elif self._command is None:
             return False
@@ -188,7 +210,7 @@ class _Reader:
         self._output = bytearray()
 
     def _gap(self, reason: str) -> None:
-        self._gaps.append(Gap(self._command or "", reason))
+        self._gaps.append(Gap("", reason))
 
 
 def decode_transport(lines: Iterable[str]) -> str:
@@ -201,6 +223,7 @@ def decode_transport(lines: Iterable[str]) -> str:
     payload: list[str] = []
     reason = ""
     first = ""
+    attempts = 0
     for line in lines:
         line = line.strip()
         first = first or line
@@ -213,6 +236,9 @@ def decode_transport(lines: Iterable[str]) -> str:
             except ProbeLost as error:
                 reason = str(error)
             packed = None
+            attempts += 1
+            if attempts == _MOST_ATTEMPTS:
+                break
         elif packed:
             payload.append(line)
     if not reason:
@@ -233,6 +259,8 @@ def _unpack(packed: re.Match[str], lines: Iterable[str]) -> str:
         data = base64.b64decode(payload) if form.endswith("base64") else bytes.fromhex(payload)
         if form.startswith("gzip"):
             data = _gunzip(data)
+        if len(data) > LARGEST:
+            raise ValueError(_too_large())
         text = data.decode("ascii")
     except (ValueError, zlib.error) as error:
         raise ProbeLost(f"the probe's output is damaged: {error}") from error
@@ -243,7 +271,7 @@ def _unpack(packed: re.Match[str], lines: Iterable[str]) -> str:
 
 def _gunzip(data: bytes) -> bytes:
     gunzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-    unpacked = gunzip.decompress(data, _UNPACKED_LIMIT)
-    if not gunzip.eof:
-        raise ValueError("its end is missing, or it is too large")
+    unpacked = gunzip.decompress(data, LARGEST + 1)
+    if not gunzip.eof and len(unpacked) <= LARGEST:
+        raise ValueError("its end is missing")
     return unpacked

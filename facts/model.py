@@ -237,6 +237,16 @@ class ManagedFile:
 
 
 @dataclass(frozen=True)
+class Records:
+    """The state of rackready's own records on the node: manifest, journal and lock."""
+
+    there: tuple[str, ...] = ()  # paths of those that exist, be they empty
+    manifest_damage: str = ""  # "line 3 of the manifest is damaged: ..."; "" = none
+    journal_damage: str = ""
+    journal_cut: bool = False  # only its end was read
+
+
+@dataclass(frozen=True)
 class Process:
     pid: int
     command: str
@@ -257,6 +267,7 @@ class Node:
     kernel_log: tuple[str, ...] | None = None
     managed: tuple[ManagedFile, ...] | None = None
     journal: tuple[Mapping[str, object], ...] | None = None
+    records: Records | None = None
     users: tuple[Process, ...] | None = None  # processes that hold an accelerator open
     schedulers: tuple[str, ...] | None = None  # slurmd, kubelet, ... that run
     gaps: tuple[Gap, ...] = ()

@@ -32,8 +32,9 @@ def run_probe(host: Host, script: str) -> str:
     except TimeoutError as error:
         raise ProbeLost(f"no answer within {TIMEOUT} s") from error
     except Exception as error:
-        words = " ".join(str(error).split())
-        raise ProbeLost(f"connection lost: {words or type(error).__name__}") from error
+        words = " ".join(str(error).split()) or type(error).__name__
+        lost = "" if words.startswith("sudo asks") else "connection lost: "
+        raise ProbeLost(f"{lost}{words}") from error
     try:
         return decode_transport(output.stdout_lines)
     except ProbeLost as error:

@@ -19,6 +19,15 @@ TAB=$(printf '\t')
 CAP=65536 # bytes of one tool's output, and of one managed file
 SCHEDULERS='slurmd|kubelet|k3s-agent|k3s-server|pbs_mom|sge_execd|sbatchd|condor_startd|nomad'
 
+# What rackready may have put on a node, as in rackready/change.py: all else may be a secret.
+NAME='[A-Za-z0-9_:@%+,=-][A-Za-z0-9_.:@%+,=-]*'
+TRIGGER="([0-9][0-9]-)?rackready-$NAME"
+OURS="/(etc|usr/local/lib)/rackready(/$NAME)+|/etc/(udev/rules|modprobe|modules-load)\.d/$TRIGGER"
+OURS="$OURS|/etc/systemd/system/($NAME\.wants/)?$TRIGGER"
+OUR_FOLDERS="/(etc|usr/local/lib)/rackready(/$NAME)*|/etc|/usr|/usr/local|/usr/local/lib"
+OUR_FOLDERS="$OUR_FOLDERS|/etc/(udev|(udev/rules|modprobe|modules-load)\.d)"
+OUR_FOLDERS="$OUR_FOLDERS|/etc/systemd(/system(/$NAME\.wants)?)?"
+
 # --- Frames -------------------------------------------------------------------------------------
 
 # While $group is set, commands ask a driver that may never answer: they run in the background and
@@ -183,11 +192,7 @@ pci() {
 pci_links() { cd "$R/sys/bus/pci/devices" && ls -ld -- */driver */physfn; }
 
 is_bdf() {
-    case $1 in
-        *[!0-9a-f:.]*) return 1 ;;
-        ????*:??:??.[0-7]) ;;
-        *) return 1 ;;
-    esac
+    case $1 in *[!0-9a-f:.]*) return 1 ;; ????*:??:??.[0-7]) ;; *) return 1 ;; esac
 }
 
 config_spaces() {
@@ -214,8 +219,7 @@ config_spaces() {
 
 matters() { # FOLDER of a function: is it an accelerator, or does it move packets?
     read -r class <"$1/class" && read -r vendor <"$1/vendor" || return
-    case $class in 0x02* | 0x12*) return 0 ;; esac
-    case " $VENDORS " in *" $vendor "*) ;; *) return 1 ;; esac
+    case "$class $VENDORS " in 0x02* | 0x12* | *" $vendor "*) ;; *) return 1 ;; esac
 }
 
 rdma() {
@@ -249,10 +253,8 @@ counters() {
 
 counters_again() {
     clock
-    for path in "$R"/sys/class/infiniband/*/ports/*/counters; do
-        if [ -e "$path" ] && [ "$now" -le $((began + seconds)) ]; then sleep "$seconds"; fi
-        break
-    done
+    set -- "$R"/sys/class/infiniband/*/ports/*/counters
+    if [ -e "$1" ] && [ "$now" -le $((began + seconds)) ]; then sleep "$seconds"; fi
     counters
 }
 
@@ -260,12 +262,7 @@ net() {
     group=net
     show ls -l /sys/class/net
     values /sys/class/net '*/address' '*/mtu' '*/operstate' '*/speed' '*/dev_port'
-    if command -v ip >/dev/null; then
-        show ip -o addr show
-    else
-        nothing 'ip -o addr show' absent
-    fi
-    group=
+    tool ip -o addr show
 }
 
 kernel() {
@@ -290,8 +287,10 @@ managed() {
     # shellcheck disable=SC2013 # a line is one word; reading them in a pipe would lose the count
     for entry in $(awk '$2 ~ /^\/[!-~]*$/ { kind[$2] = $1 }
         END { for (path in kind) print kind[path] ":" path }' "$R$manifest" | sort); do
-        path=${entry#*:}
-        case ${entry%%:*} in
+        kind=${entry%%:*} path=${entry#*:}
+        case $kind in file | link | dir) is_ours || kind=other ;; *) continue ;; esac
+        case $kind in
+            other) nothing "ls -ld $path" "skipped not a path of rackready's" ;;
             file) show ls -ld "$path"; managed_file "$path" ;;
             link) show readlink "$path" ;;
             dir) show ls -ld "$path" ;;
@@ -300,6 +299,14 @@ managed() {
     set +f
     show tail -c 131072 /var/lib/rackready/journal.jsonl
     show cat /run/rackready.lock
+}
+
+is_ours() { # what a line of the manifest names, and no link leads from there to elsewhere
+    case $kind in dir) rule=$OUR_FOLDERS ;; *) rule=$OURS ;; esac
+    folder=${path%/*}
+    printf '%s\n' "$path" | grep -Eqx -e "$rule" || return
+    [ -e "$R$folder/" ] || return 0
+    case $(cd -P "$R$folder/" && pwd -P) in "$top$folder" | "$top$folder/") ;; *) return 1 ;; esac
 }
 
 managed_file() { # PATH; a command that fails says that it is gone
@@ -331,11 +338,8 @@ holders() {
             -e '/ -> \/dev\// { G; s/^.* -> \(.*\)\n\(.*\)$/\2 \1/p; }' |
         sort -u | while read -r pid device; do
         for node in $NODES; do
-            case $device in
-                "$node" | "$node"/*)
-                    read -r command <"$R/proc/$pid/comm" && echo "$pid $command $device"
-                    ;;
-            esac
+            case $device in "$node" | "$node"/*) ;; *) continue ;; esac
+            read -r command <"$R/proc/$pid/comm" && echo "$pid $command $device"
         done
     done
     [ -n "$R" ] || ls /proc/1/fd >/dev/null
@@ -374,9 +378,7 @@ aloud() { exec "$@" 2>&1; } # WORD...: with its error messages
 
 capture() {
     echo 'rackready-capture 1'
-    count=0
-    group=
-    late=' '
+    count=0 group='' late=' '
     clock
     began=$now
     deadline=$((now + ${RACKREADY_TOOLS_LIMIT:-20}))
@@ -418,18 +420,17 @@ main() {
     R=${RACKREADY_ROOT-}
     case $R in '' | /*) ;; *) R=$PWD/$R ;; esac
     path=
-    for prefix in ${R:+"$R"} ''; do
-        for folder in opt/mxdriver/bin opt/maca/bin usr/local/sbin usr/local/bin usr/sbin usr/bin \
-            sbin bin; do
-            path=$path${path:+:}$prefix/$folder
+    for root in ${R:+"$R"} ''; do
+        for folder in usr/sbin usr/bin sbin bin usr/local/sbin usr/local/bin; do
+            path=${path:+$path:}$root/$folder
         done
     done
     PATH=$path
-    VENDORS=${RACKREADY_VENDORS-}
-    MODULES=${RACKREADY_MODULES-}
-    LOG=${RACKREADY_LOG-}
-    NODES=${RACKREADY_NODES-}
-    RACKREADY_TOOLS=${RACKREADY_TOOLS-}
+    PATH=$PATH:$R/opt/mxdriver/bin:$R/opt/maca/bin # last: a vendor's folder may hold an od, too
+    top=$(cd -P "$R/" && pwd -P)
+    top=${top%/}
+    VENDORS=${RACKREADY_VENDORS-} MODULES=${RACKREADY_MODULES-}
+    LOG=${RACKREADY_LOG-} NODES=${RACKREADY_NODES-} RACKREADY_TOOLS=${RACKREADY_TOOLS-}
     seconds=${RACKREADY_COUNTER_SECONDS:-1}
 
     trap 'rm -rf ${scratch:+"$scratch"}' EXIT

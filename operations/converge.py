@@ -11,14 +11,27 @@ from pathlib import Path
 from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 
-from rackready.change import Answer, File, Link, Outcome, Remove, Setting, Step, Undo
+from rackready.change import (
+    OUR_FOLDERS,
+    OURS,
+    Answer,
+    File,
+    Link,
+    Outcome,
+    Refused,
+    Remove,
+    Setting,
+    Step,
+    Undo,
+    is_ours,
+)
 
 _HERE = Path(__file__).parent
 
 # What stands in journal, manifest and answers as it is, without quoting.
 _WORD = re.compile(r"[A-Za-z0-9_./:@%+,=-]+")
-_PATH = re.compile(r"(/(?!\.\.?(/|$))[A-Za-z0-9_.:@%+,=-]+)+")
 _SCRIPT = re.compile(r"/usr/local/lib/rackready/[a-z0-9-]+")
+_BACKUP = re.compile(r"/var/lib/rackready/backup/[A-Za-z0-9-]+/[0-9]+(/.+)")
 
 _ITEM = re.compile(r"rackready item (\S+) (\S+) (done|same|refused)(?: (.*))?")
 _END = re.compile(r"rackready end (\d+)")
@@ -52,7 +65,7 @@ def render(
     script, item by item.
     """
     steps = list(steps)
-    taking_back = everything or any(isinstance(step, (Undo, Remove)) for _, step in steps)
+    taking_back = everything or any(isinstance(step, Undo | Remove | Refused) for _, step in steps)
     sources = ["converge.sh", "undo.sh"] if taking_back else ["converge.sh"]
     calls = [_call("begin", _word(run), _holder(owner), "emulated" if emulated else "real")]
     calls += [_step(_word(check), step) for check, step in steps]
@@ -61,6 +74,9 @@ def render(
     return "\n".join(
         [
             *((_HERE / source).read_text(encoding="ascii") for source in sources),
+            # One rule: the scripts hold to it also where the tree leads elsewhere by now.
+            f"ours={shlex.quote(OURS)}",
+            f"our_folders={shlex.quote(OUR_FOLDERS)}",
             # One function, called in the last line: a script that arrives cut off does nothing.
             "converge() {",
             *calls,
@@ -93,24 +109,25 @@ def _step(check: str, step: Step) -> str:
             if not text.isascii() or not text.endswith("\n") or "\0" in text:
                 raise ValueError(f"{path}: not ASCII text that ends in a newline")
             digest = sha256(text.encode("ascii")).hexdigest()
-            call = _call("put_file", check, _path(path), f"{mode:o}", digest)
+            call = _call("put_file", check, _path("file", path), f"{mode:o}", digest)
             # A delimiter that the text cannot hold, since it is made of its own digest.
             return f"{call} <<'END-{digest[:16]}'\n{text}END-{digest[:16]}"
         case Link(path, target):
-            return _call("put_link", check, _path(path), _word(target))
-        case Setting(script, subject, value):
-            return _call(
-                "apply_setting", check, _match(_SCRIPT, script), _word(subject), _word(value)
-            )
+            return _call("put_link", check, _path("link", path), _word(target))
+        case Setting(script, subject, value, card):
+            words = [_word(subject), _word(value), _word(card)]
+            return _call("apply_setting", check, _match(_SCRIPT, script), *words)
         case Undo(entry):
             return _undo(check, entry)
         case Remove(path, kind, written):
             try:
                 if kind not in ("file", "link", "dir"):
                     raise ValueError(f"unknown kind {kind!r}")
-                return _call("remove", check, kind, _path(path), written and _word(written))
+                return _call("remove", check, kind, _path(kind, path), written and _word(written))
             except ValueError as error:
                 return _reject(check, path, f"its line of the manifest: {error}")
+        case Refused(subject, reason):
+            return _reject(check, subject, reason)
 
 
 def _undo(check: str, entry: Mapping[str, object]) -> str:
@@ -121,17 +138,19 @@ def _undo(check: str, entry: Mapping[str, object]) -> str:
         identity, subject = value("id"), value("subject")
         match entry.get("kind"):
             case "file":
-                backup = _path(value("backup")) if entry.get("backup") else ""
+                backup = _backup(value("backup"), subject) if entry.get("backup") else ""
                 states = [value("before"), backup, value("after")]
-                return _call("undo_file", identity, check, _path(subject), *states)
+                return _call("undo_file", identity, check, _path("file", subject), *states)
             case "link":
                 states = [value("before"), value("after")]
-                return _call("undo_link", identity, check, _path(subject), *states)
+                return _call("undo_link", identity, check, _path("link", subject), *states)
             case "dir":
-                return _call("undo_dir", identity, check, _path(subject))
+                return _call("undo_dir", identity, check, _path("dir", subject))
             case "setting":
+                if "card" not in entry:
+                    raise ValueError("it does not say which card was set")
                 script = _match(_SCRIPT, value("script"))
-                states = [value("before"), value("after")]
+                states = [value("before"), value("after"), value("card")]
                 return _call("undo_setting", identity, check, script, subject, *states)
             case kind:
                 raise ValueError(f"unknown kind {kind!r}")
@@ -158,8 +177,17 @@ def _word(text: str) -> str:
     return _match(_WORD, text)
 
 
-def _path(text: str) -> str:
-    return _match(_PATH, text)
+def _path(kind: str, path: str) -> str:
+    if not is_ours(kind, path):
+        raise ValueError(f"not a path of rackready's: {path}")
+    return path
+
+
+def _backup(path: str, subject: str) -> str:
+    match = _BACKUP.fullmatch(path)
+    if match is None or match[1] != subject:
+        raise ValueError(f"no backup of it: {path}")
+    return path
 
 
 def _holder(owner: str) -> str:

@@ -4,14 +4,14 @@
 # One item goes: journal (what changes, and what it was), backup, manifest (what is ours), the
 # change, its read-back, the answer. Each step is on disk before the next one begins, so that a
 # kill at any point leaves nothing half written, nothing unknown to undo and nothing unowned.
+# shellcheck disable=SC2154  # ours, our_folders: expressions for the paths of rackready
 set -u
 umask 022
 R=${RACKREADY_ROOT-}
 path=
 for root in ${R:+"$R"} ''; do
-    for dir in opt/mxdriver/bin opt/maca/bin usr/local/sbin usr/local/bin usr/sbin usr/bin sbin bin
-    do
-        path=${path:+$path:}$root/$dir
+    for folder in usr/sbin usr/bin sbin bin usr/local/sbin usr/local/bin; do
+        path=${path:+$path:}$root/$folder
     done
 done
 PATH=$path
@@ -48,6 +48,8 @@ begin() { # RUN OWNER emulated|real
         stop='flock is missing (package util-linux)'
     elif ! command -v sha256sum >/dev/null; then
         stop='sha256sum is missing (package coreutils)'
+    elif ! leads_there "$state/backup/"; then
+        stop="a link leads from $state to elsewhere"
     else
         acquire "$2 run $run pid $$ since $now"
     fi
@@ -113,6 +115,24 @@ start() { # CHECK SUBJECT: the next item; false when nothing more is written
     [ -z "$stop" ] || { refuse "$stop"; return 1; }
 }
 
+start_path() { # CHECK file|link|dir PATH: the same for what has a path, which has to be ours
+    start "$1" "$3" || return 1
+    case $2 in dir) rule=$our_folders ;; *) rule=$ours ;; esac
+    if ! printf '%s\n' "$3" | grep -Eqx -e "$rule" || ! leads_there "$3"; then
+        refuse "not a path of rackready's"
+        return 1
+    fi
+}
+
+leads_there() { # PATH: no link among the folders above it leads elsewhere
+    folder=${1%/*}
+    while [ ! -e "$R$folder/" ] && [ ! -L "$R$folder" ]; do
+        folder=${folder%/*} # it is still to be made
+    done
+    top=$(cd -P "$R/" && pwd -P) && real=$(cd -P "$R$folder/" 2>/dev/null && pwd -P) &&
+        [ "${real%/}" = "${top%/}$folder" ]
+}
+
 answer() { # OUTCOME [REASON]
     items=$((items + 1))
     echo "rackready item $check $subject $1${2:+ $2}"
@@ -162,8 +182,10 @@ flush() { # FILE or FOLDER: on disk; a sync that takes no name syncs all
 }
 
 append() { # FILE LINE
-    # Half a line, of a run that was cut off or of a full disk, must not spoil this one.
-    cut=$(tail -c 1 "$1" 2>/dev/null)
+    # Half a line, of a run that was cut off or of a full disk, must not spoil this one. Where power
+    # was lost it can end in zero bytes, which no variable holds.
+    cut=$(tail -c 1 "$1" 2>/dev/null | od -An -tx1)
+    case $cut in *0a*) cut= ;; esac
     cat >>"$1" <<LINE && flush "$1"
 ${cut:+
 }$2
@@ -255,7 +277,7 @@ refuse_part() { # REASON: what applies or keeps the settings of this check is no
 }
 
 put_file() { # CHECK PATH MODE SHA256 <TEXT
-    start "$1" "$2" || return 0
+    start_path "$1" file "$2" || return 0
     file=$R$2
     if holds "$file" "$4" "$3"; then
         answer same
@@ -294,7 +316,7 @@ back_up() { # PATH SHA256 MODE: journals that $R$PATH, which is as before says, 
 }
 
 put_link() { # CHECK PATH TARGET
-    start "$1" "$2" || return 0
+    start_path "$1" link "$2" || return 0
     look_link "$R$2"
     if [ "$found" = "$3" ]; then
         answer same
@@ -342,7 +364,7 @@ set_value() { # SCRIPT SUBJECT VALUE COMMAND ...: answers
     fi
 }
 
-apply_setting() { # CHECK SCRIPT SUBJECT VALUE
+apply_setting() { # CHECK SCRIPT SUBJECT VALUE CARD
     start "$1" "$3" || return 0
     blocked=
     case "$incomplete " in *" $check "*) blocked=yes ;; esac
@@ -353,7 +375,8 @@ apply_setting() { # CHECK SCRIPT SUBJECT VALUE
     elif [ -n "$blocked" ]; then
         # The script sets what its configuration says: that may be something else than wanted.
         refuse "still $value: a file that sets it was refused"
-    elif ! write_journal setting "\"script\":\"$2\",\"before\":\"$value\",\"after\":\"$4\""; then
+    elif ! write_journal setting \
+        "\"script\":\"$2\",\"card\":\"$5\",\"before\":\"$value\",\"after\":\"$4\""; then
         refuse "$reason"
     elif set_value "$2" "$3" "$4" apply "$3"; then
         answer 'done'

@@ -15,8 +15,18 @@ undone() { # ID OUTCOME: the journal says so, and only then the answer
     fi
 }
 
+taken_back() { # ID PATH BEFORE LINE: after a look; LINE of the manifest tells of what was before
+    if [ "$found" != "$3" ]; then
+        refuse "$failure"
+        return
+    fi
+    [ "$outcome" = same ] || touches "$2"
+    case $3 in absent) settle "gone $2" ;; *) settle "$4" ;; esac
+    undone "$1" "$outcome"
+}
+
 undo_file() { # ID CHECK PATH BEFORE BACKUP AFTER
-    start "$2" "$3" || return 0
+    start_path "$2" file "$3" || return 0
     file=$R$3
     rm -f "$file.rackready-new" 2>/dev/null # of a run that was killed
     look "$file"
@@ -31,7 +41,7 @@ undo_file() { # ID CHECK PATH BEFORE BACKUP AFTER
     else
         outcome='done'
         look "$R$5"
-        if [ "$found" != "$4" ]; then
+        if ! leads_there "$5" || [ "$found" != "$4" ]; then
             refuse "the backup $5 is missing or damaged"
             return
         fi
@@ -39,21 +49,11 @@ undo_file() { # ID CHECK PATH BEFORE BACKUP AFTER
     fi
     failure=$reason
     look "$file"
-    if [ "$found" != "$4" ]; then
-        refuse "$failure"
-        return
-    fi
-    [ "$outcome" = same ] || touches "$3"
-    if [ "$4" = absent ]; then
-        settle "gone $3"
-    else
-        settle "file $3 $4 0$(stat -c %a "$file")"
-    fi
-    undone "$1" "$outcome"
+    taken_back "$1" "$3" "$4" "file $3 $4 0$(stat -c %a "$file" 2>/dev/null)"
 }
 
 undo_link() { # ID CHECK PATH BEFORE AFTER
-    start "$2" "$3" || return 0
+    start_path "$2" link "$3" || return 0
     outcome='done'
     look_link "$R$3"
     if [ "$found" = "$4" ]; then
@@ -68,17 +68,7 @@ undo_link() { # ID CHECK PATH BEFORE AFTER
     fi
     failure=$reason
     look_link "$R$3"
-    if [ "$found" != "$4" ]; then
-        refuse "$failure"
-        return
-    fi
-    [ "$outcome" = same ] || touches "$3"
-    if [ "$4" = absent ]; then
-        settle "gone $3"
-    else
-        settle "link $3 $4"
-    fi
-    undone "$1" "$outcome"
+    taken_back "$1" "$3" "$4" "link $3 $4"
 }
 
 remove_folder() { # PATH: sets outcome; false, with reason, where it has to stay
@@ -89,7 +79,7 @@ remove_folder() { # PATH: sets outcome; false, with reason, where it has to stay
 }
 
 undo_dir() { # ID CHECK PATH
-    start "$2" "$3" || return 0
+    start_path "$2" dir "$3" || return 0
     if remove_folder "$3"; then
         settle "gone $3"
         undone "$1" "$outcome"
@@ -98,7 +88,7 @@ undo_dir() { # ID CHECK PATH
     fi
 }
 
-undo_setting() { # ID CHECK SCRIPT SUBJECT BEFORE AFTER
+undo_setting() { # ID CHECK SCRIPT SUBJECT BEFORE AFTER CARD
     start "$2" "$4" || return 0
     if ! ask "$3" "$4"; then
         refuse "$reason"
@@ -106,13 +96,13 @@ undo_setting() { # ID CHECK SCRIPT SUBJECT BEFORE AFTER
         undone "$1" same
     elif [ "$value" != "$6" ]; then
         refuse "reads $value, which is no longer what rackready set ($6)"
-    elif set_value "$3" "$4" "$5" restore "$4" "$5"; then
+    elif set_value "$3" "$4" "$5" restore "$4" "$5" "$7"; then
         undone "$1" 'done'
     fi
 }
 
 remove() { # CHECK KIND PATH WRITTEN
-    start "$1" "$3" || return 0
+    start_path "$1" "$2" "$3" || return 0
     outcome='done'
     case $2 in
     file)

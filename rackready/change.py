@@ -2,9 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+
+_NAME = "[A-Za-z0-9_:@%+,=-][A-Za-z0-9_.:@%+,=-]*"  # so that none is "..", nor hidden
+_TRIGGER = f"([0-9][0-9]-)?rackready-{_NAME}"
+
+OURS = (
+    f"/(etc|usr/local/lib)/rackready(/{_NAME})+"
+    rf"|/etc/(udev/rules|modprobe|modules-load)\.d/{_TRIGGER}"
+    rf"|/etc/systemd/system/({_NAME}\.wants/)?{_TRIGGER}"
+)
+"""Files and links that are rackready's: no other is written, shown or taken away.
+
+An expression that ``re`` and ``grep -E`` read alike, to match a whole path. Manifest and journal
+lie on the node, where they can be damaged or forged; this holds whatever they say.
+"""
+
+OUR_FOLDERS = (
+    f"/(etc|usr/local/lib)/rackready(/{_NAME})*"
+    r"|/etc|/usr|/usr/local|/usr/local/lib|/etc/(udev|(udev/rules|modprobe|modules-load)\.d)"
+    rf"|/etc/systemd(/system(/{_NAME}\.wants)?)?"
+)
+"""Folders that rackready makes where they are missing, and takes away when they are empty."""
+
+_OURS, _OUR_FOLDERS = re.compile(OURS), re.compile(OUR_FOLDERS)
+
+
+def is_ours(kind: str, path: str) -> bool:
+    """May a ``kind`` ("file", "link", "dir") at ``path`` be rackready's?"""
+    return (_OUR_FOLDERS if kind == "dir" else _OURS).fullmatch(path) is not None
 
 
 class Risk(str, Enum):
@@ -39,12 +68,13 @@ class Setting:
     """A value that one of our on-node scripts reads and sets.
 
     ``script read SUBJECT`` prints the value, ``script apply SUBJECT`` sets what its configuration
-    says, ``script restore SUBJECT VALUE`` puts a prior value back.
+    says, ``script restore SUBJECT VALUE CARD`` puts a prior value back, on that card only.
     """
 
     script: str
     subject: str
     value: str
+    card: str  # vendor:device of what the subject names, now: another card may come to sit there
 
 
 @dataclass(frozen=True)
@@ -63,7 +93,15 @@ class Remove:
     written: str
 
 
-Step = File | Link | Setting | Undo | Remove
+@dataclass(frozen=True)
+class Refused:
+    """Nothing to do, but to answer why: what was asked for can't be done."""
+
+    subject: str
+    reason: str
+
+
+Step = File | Link | Setting | Undo | Remove | Refused
 
 
 @dataclass(frozen=True)

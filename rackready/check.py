@@ -64,6 +64,8 @@ def case(
     return Case(name, subject, values, data)
 
 
+_LONGEST = 500  # characters of one text of a finding: whatever a node prints, people can read it
+
 Cases = Iterator[Case]
 Seen = TypeVar("Seen", View, Rack)
 
@@ -93,7 +95,7 @@ class Check:
                     host=host,
                     subject=host,
                     case="internal",
-                    message=f"the check itself failed: {type(error).__name__}: {error}",
+                    message=_short(f"the check itself failed: {type(error).__name__}: {error}"),
                     fix="report this with the node's capture",
                 )
             )
@@ -105,23 +107,27 @@ class Check:
         values = {**terms, "subject": item.subject, "host": host, **item.values}
 
         def fill(part: str) -> str:
-            return str(words.get(part, "")).format_map(values).strip()
+            return _short(str(words.get(part, "")).format_map(values).strip())
 
         return Finding(
             check=self.id,
             verdict=self.cases[item.name],
             host=host,
-            subject=item.subject,
+            subject=_short(item.subject),
             case=item.name,
             message=fill("message"),
-            observed=str(item.values.get("observed", "")),
-            expected=str(item.values.get("expected", "")),
+            observed=_short(str(item.values.get("observed", ""))),
+            expected=_short(str(item.values.get("expected", ""))),
             cause=fill("cause"),
             fix=fill("fix"),
             persistent_fix=fill("persistent_fix"),
             sources=tuple(text.get("sources", ())),
             data=item.data,
         )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 6]} [...]"
 
 
 def terms(seen: View | Rack) -> dict[str, str]:

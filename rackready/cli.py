@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import sys
 from pathlib import Path
 
@@ -56,6 +57,10 @@ def inventory(source: str, output: Path | None, group: str, force: bool) -> None
     """
     from rackready import roster
 
+    if not group.isidentifier() or keyword.iskeyword(group):
+        raise Refusal(
+            f"--group {group!r}: a group is a name as Python has them: letters, digits, _"
+        )
     try:
         text = roster.inventory(roster.read(source, sys.stdin), source, group)
     except roster.RosterError as error:
@@ -152,5 +157,9 @@ def reset(names: tuple[str, ...]) -> None:
     """Put emulated nodes back to how they were described; all of them by default."""
     from rackready.emulator import tree
 
-    for name in tree.reset(names):
+    try:
+        done = tree.reset(names)
+    except LookupError as error:
+        raise Refusal(str(error.args[0])) from error
+    for name in done:
         click.echo(f"{name}: is built anew by the next run")

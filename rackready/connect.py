@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from queue import Queue
 from typing import Any, TextIO
 
@@ -21,7 +21,10 @@ from rackready.emulator.connector import EmulatedConnector
 
 __all__ = ["EmulatedConnector"]
 
-_MOST = 64 << 20  # characters kept of a command's output: no node may fill our memory
+# What is kept of a command's output, about in bytes: no node may fill our memory.
+_MOST = 8 << 20
+_LINE = 100  # that a line takes however short it is
+_LONGEST = 1 << 20  # a longer line is parted
 _transport_init = paramiko.Transport.__init__
 _getpass = util.getpass
 
@@ -35,7 +38,7 @@ def _transport_without_delay(self: Any, sock: Any, *args: Any, **kwargs: Any) ->
 
 def _read_buffer(
     name: str,
-    io: Iterable[Any],
+    io: Any,
     output_queue: Queue[OutputLine],
     print_output: bool = False,
     print_func: Callable[[str], str] | None = None,
@@ -44,17 +47,17 @@ def _read_buffer(
 
     pyinfra's own dies of the first such byte, with a traceback, and the rest of the output is lost.
     """
-    lines, kept = iter(io), 0
+    kept = 0
     while True:
         try:
-            line = next(lines)
-        except StopIteration:
-            return
+            line = io.readline(_LONGEST)
         except UnicodeDecodeError as error:
             line = error.object
+        if not line:
+            return
         text = line if isinstance(line, str) else line.decode("utf-8", errors="backslashreplace")
         text = text.rstrip("\n")
-        kept += len(text) + 1
+        kept += len(text) + _LINE
         if kept <= _MOST:
             output_queue.put(OutputLine(name, text))
         if print_output:

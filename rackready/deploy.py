@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from pyinfra import host as current_host
@@ -13,7 +13,15 @@ from rackready import recorder
 from rackready.facts.model import Node
 from rackready.node_run import Batch, NodeRun
 from rackready.run import Made, Run
-from rackready.undo import Steps, changes, remove_steps, runs, undo_steps
+from rackready.undo import (
+    Steps,
+    anything_left,
+    changes,
+    journal_cut,
+    remove_steps,
+    standing_settings,
+    undo_steps,
+)
 
 
 def onboard() -> None:
@@ -40,13 +48,20 @@ def undo() -> None:
     take = partial(undo_steps, run=named.get("run", ""), check=named.get("check", ""))
     _take_back(take if named else lambda node: [])
     run = _run()
-    if not any(node.batches for node in run.nodes.values()):
+    entries = [entry for node in run.nodes.values() for entry in _journal(node)]
+    if not named or not any(all(entry.get(k) == v for k, v in named.items()) for entry in entries):
+        known = ", ".join(dict.fromkeys(str(entry.get("run")) for entry in entries)) or "none"
         what = " and ".join(f"{key} {value}" for key, value in named.items())
-        said = f"nothing of {what} to take back" if named else "name it: --data run=RUN"
+        said = f"no journal has anything of {what}" if named else "name it: --data run=RUN"
+        if any(node.now and journal_cut(node.now.view.node) for node in run.nodes.values()):
+            said += " (of a long journal only the end was read)"
         for node in run.nodes.values():
-            known = ", ".join(runs(node.now.view.node)) if node.now else ""
-            node.error = node.error or f"{said} (its journal has: {known or 'no run'})"
+            node.error = node.error or f"{said}; runs in the journals: {known}"
         run.settle()
+
+
+def _journal(node: NodeRun) -> tuple[Mapping[str, object], ...]:
+    return (node.now.view.node.journal or ()) if node.now else ()
 
 
 def remove() -> None:
@@ -74,19 +89,25 @@ def _take_back(steps_of: Callable[[Node], Steps], everything: bool = False) -> N
     def prepare(node: NodeRun) -> None:
         assert node.now is not None
         steps = steps_of(node.now.view.node)
-        node.taken_back = not steps
-        if steps:
+        needed = bool(steps) or (everything and anything_left(node.now.view.node))
+        node.taken_back = not needed or run.dry
+        if needed:
             told = tuple(changes(steps))
             node.batches = [Batch(f"{run.deploy}: {len(steps)} items", steps, told, everything)]
             for change in told:
                 run.say(node, f"to take back: {change}")
+            for setting in standing_settings(node.now.view.node) if everything else ():
+                run.say(node, f"stays until a reboot, unless you undo first: {setting}")
 
     def read_back(node: NodeRun, made: Made) -> None:
         for batch, meta in made:
             run.take(node, batch, meta)
         if run.look(node) and node.now is not None:
-            left = steps_of(node.now.view.node)
-            node.taken_back = not any(pair in left for batch, _ in made for pair in batch.steps)
+            node_now = node.now.view.node
+            left = steps_of(node_now)
+            node.taken_back = not (everything and anything_left(node_now)) and not any(
+                pair in left for batch, _ in made for pair in batch.steps
+            )
 
     run.gather(prepare)
     _change(run, read_back)

@@ -95,4 +95,5 @@ class NodeRun:
             error=self.error,
             seconds=self.seconds,
             passes=self.passes,
+            taking_back=self.taken_back is not None,
         )

@@ -11,11 +11,13 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 
 from rackready.change import Risk
 from rackready.document import Document, DocumentError, Record, distance, hint, nearest
+from rackready.fold import unfold
+
+_HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,8}", re.IGNORECASE)  # only a number is written so
 
 
 class PolicyError(DocumentError):
@@ -53,15 +55,15 @@ def _pattern(text: str) -> str:
         if "[" in text:
             raise ValueError("is half a node set and half a pattern; use one of them")
         return text
-    if re.search(r"\[[^]]*[0-9]{6}", text):
-        raise ValueError("has more than five digits in brackets")  # it is written out in memory
-    try:
-        names = _names(text)
-    except NodeSetException as error:
-        raise ValueError(f"is no node set: {error}") from error
-    if not names:
+    if not _names(text):
         raise ValueError("names no node")
     return text
+
+
+def _plain(item: object) -> str:
+    if isinstance(item, Waiver):
+        return f"{item.check} on {item.hosts} until {item.until}"
+    return item.value if isinstance(item, Risk) else str(item)
 
 
 def _is_glob(pattern: str) -> bool:
@@ -70,8 +72,7 @@ def _is_glob(pattern: str) -> bool:
 
 @lru_cache
 def _names(pattern: str) -> frozenset[str]:
-    # without a resolver: a group name would be looked up with commands of this machine
-    return frozenset(NodeSet(pattern, resolver=RESOLVER_NOGROUP))
+    return frozenset(unfold(pattern))
 
 
 Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -182,6 +183,15 @@ class Policy(Record):
         """True when the site itself says it: not a default of ours."""
         return key in self.model_fields_set and getattr(self, key) is not None
 
+    def summary(self) -> str:
+        """What the site itself says, in one line."""
+        told = [
+            f"{key} {', '.join(map(_plain, value)) if isinstance(value, tuple) else value}"
+            for key in type(self).model_fields
+            if self.is_wish(key) and (value := getattr(self, key)) != ()
+        ]
+        return "; ".join(told) or "the site wishes nothing, the profiles stand in"
+
     def allows(self, risk: Risk, idle: bool) -> bool:
         """Consent to a change; ``idle``: nothing on the node would notice it."""
         if self.allow is not None:
@@ -214,10 +224,12 @@ class Policy(Record):
 
 
 def _value(key: str, value: Any) -> Any:
-    """A command line can give a list only as text: ``--data allow=none,traffic``."""
-    if key in ("allow", "compute_nics") and isinstance(value, str):
+    """What a command line gives as text: ``allow=none,traffic``, ``traffic_class=0xa0``."""
+    if not isinstance(value, str):
+        return value
+    if key in ("allow", "compute_nics"):
         return [word.strip() for word in value.split(",") if word.strip()]
-    return value
+    return int(value, 16) if _HEXADECIMAL.fullmatch(value) else value
 
 
 def _near_miss(key: object) -> str:

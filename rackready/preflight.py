@@ -8,6 +8,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 
 from rich.console import Console
@@ -39,6 +40,7 @@ _FALLBACK = {
 # sshd's MaxStartups 10:30:100: from the 11th connection that has not logged in yet it refuses at
 # random, from the 100th always.
 _MAX_STARTUPS = 10
+_CHECKING = "ssh_strict_host_key_checking"
 _SPARE_FILES = 100  # descriptors beside one per host
 
 
@@ -52,6 +54,7 @@ class Contact:
     asked: float = 0.0  # the controller's clock
     answered: float = 0.0
     known: bool = True  # its host key was known
+    strict: bool = False  # a run refuses a host key that is not known
     jump: str = ""  # ProxyJump
     elevates: bool = False  # the inventory sets _sudo
 
@@ -68,12 +71,19 @@ def _judge(contact: Contact) -> Iterator[Finding]:
     if contact.error:
         yield finding(*_unreachable(contact.error))
         return
-    if not contact.known:
+    if not contact.known and contact.strict:
+        yield finding(
+            "host-key",
+            Verdict.FAIL,
+            "the host key is not known, and ssh_strict_host_key_checking refuses it",
+            "compare the key with the console, then add it to known_hosts (ssh-keyscan)",
+        )
+    elif not contact.known:
         yield finding(
             "host-key",
             Verdict.WARN,
             "the host key is not known yet; a run accepts and records it",
-            "compare it with the console first, or set ssh_strict_host_key_checking",
+            'compare it with the console first, or set "ssh_strict_host_key_checking": "yes"',
         )
     if _HEADER not in contact.lines or "end" not in contact.lines:
         yield finding(
@@ -118,6 +128,12 @@ _Raw = tuple[str, Verdict, str, str]
 # so that they fold), fix
 _LOST = (
     ("Authentication error", "login", "the login is refused", "check ssh_user and ssh_key"),
+    (
+        "No authentication methods",
+        "login",
+        "there is no key to log in with",
+        "make one (ssh-keygen) and bring it there, or set ssh_key",
+    ),
     (
         "SSH host key error",
         "host-key",
@@ -243,7 +259,7 @@ def ask(inventory: str, limit: Sequence[str]) -> list[Contact]:
 
     script = files("rackready.facts").joinpath("preflight.sh").read_text(encoding="ascii")
 
-    def contact(host: session.Host) -> Contact:
+    def contact(rack: session.Session, host: session.Host) -> Contact:
         asked = time.time()
         _, lines, error = session.run_script(host, script, _TIMEOUT)
         return Contact(
@@ -253,15 +269,16 @@ def ask(inventory: str, limit: Sequence[str]) -> list[Contact]:
             asked,
             answered=time.time(),
             known=session.host_key_known(host),
+            strict=rack.overridden[host.name][_CHECKING] in ("yes", "ask"),
             jump=session.jump_host(host),
             elevates=session.elevates(host),
         )
 
     # An unknown key is to be told of, not to be recorded.
-    data = {"ssh_strict_host_key_checking": "no"}
+    data = {_CHECKING: "no"}
     with session.session(inventory, limit, _PARALLEL, data) as rack:
         lost = [Contact(name, error) for name, error in rack.errors.items()]
-        return lost + rack.map(contact)
+        return lost + rack.map(partial(contact, rack))
 
 
 def run(inventory: str, limit: Sequence[str], console: Console) -> int:

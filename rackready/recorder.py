@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from pyinfra.api import Config, Inventory
-from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.exceptions import ConnectorDataTypeError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
+from pyinfra.connectors.base import host_to_connector_data
 
 if TYPE_CHECKING:
     from rackready.run import Run
@@ -40,12 +41,26 @@ def install() -> None:
 def _init(
     self: State, inventory: Inventory, config: Config | None, initial_limit: Any = None
 ) -> None:
-    _state_init(self, inventory, config, initial_limit)
+    try:
+        _state_init(self, inventory, config, initial_limit)
+    except ConnectorDataTypeError as error:
+        raise ConnectorDataTypeError(f"{_culprit(inventory)}: {error}") from error
     command = click.get_current_context(silent=True)
     parameters = command.params if command is not None else {}
     deploys = [name for name in parameters.get("operations", ()) if _is_ours(str(name))]
     if deploys:
         _start(self, parameters, Path(str(deploys[0])).stem)
+
+
+def _culprit(inventory: Inventory) -> str:
+    """The host whose connector data pyinfra refuses: its own words name the key alone."""
+    for host in inventory:
+        connector = host.connector_cls
+        try:
+            host_to_connector_data(connector.data_cls, connector.data_meta, host.data)
+        except ConnectorDataTypeError:
+            return f"inventory data of {host.name}"
+    return "inventory data"
 
 
 def _is_ours(operation: str) -> bool:
@@ -72,6 +87,8 @@ def _start(state: State, parameters: dict[str, Any], deploy: str) -> None:
         inventory=str(parameters.get("inventory")),
         deploy=deploy,
         dry=bool(parameters.get("dry")),
+        # pyinfra's own pool is for operations; the first look has one that waits for nobody
+        parallel=1 if parameters.get("serial") else state.config.PARALLEL,
         to_stderr=bool(parameters.get("json_output")),
     )
     _current = run
@@ -133,4 +150,7 @@ class _Plain(logging.Formatter):
 def _worth_showing(record: logging.LogRecord) -> bool:
     """pyinfra's final errors start with an arrow; the report says the rest better."""
     text = record.getMessage()
-    return record.levelno >= logging.WARNING and "-->" in text and "No hosts remaining" not in text
+    problem = _current.problem if _current else ""
+    if "No hosts remaining" in text or (problem and problem in text):
+        return False
+    return record.levelno >= logging.WARNING and "-->" in text

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
-
 from rackready.document import hint
+from rackready.fold import MOST, unfold
 
 # column of a CSV file -> key of pyinfra's host data
 _COLUMNS = {
@@ -95,13 +94,18 @@ def read(source: str, stdin: TextIO) -> list[Entry]:
 def read_names(source: str, text: str) -> list[Entry]:
     """Host names or node sets such as ``c500-[001-032]``; ``#`` starts a comment."""
     reader = _Reader(source)
+    left = MOST
     for number, line in enumerate(text.splitlines(), 1):
         for word in line.partition("#")[0].split():
             try:
-                names = list(NodeSet(word, resolver=RESOLVER_NOGROUP))
-            except NodeSetParseError as error:
-                reader.fault(number, str(error))
+                names = unfold(word)
+            except ValueError as error:
+                reader.fault(number, f"{word[:60]}: {error}")
                 continue
+            left -= len(names)
+            if left < 0:
+                reader.fault(number, f"more than {MOST:,} names up to here")
+                return reader.done()
             for name in names:
                 reader.add(number, name, {})
     return reader.done()

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import getpass
 import os
+import secrets
+import shlex
 import socket
 import sys
 import time
@@ -25,11 +27,12 @@ from pyinfra.api.state import State
 
 from rackready import retry
 from rackready.catalog import load_profiles
-from rackready.change import Change, Outcome
+from rackready.change import Change, File, Link, Outcome
 from rackready.checks import all_checks
 from rackready.facts.capture import ProbeLost, probe_script, read_capture
 from rackready.facts.probe import run_probe
 from rackready.finding import Finding
+from rackready.fold import fold
 from rackready.judge import judge, judge_rack, probe_wishes
 from rackready.node_run import Batch, NodeRun
 from rackready.operations.converge import converge, read_answers, render
@@ -55,9 +58,11 @@ class Run:
         inventory: str,
         deploy: str,
         dry: bool,
+        parallel: int,
         to_stderr: bool,
     ):
         self.state, self.inventory, self.deploy, self.dry = state, inventory, deploy, dry
+        self.parallel = parallel
         self.started = datetime.now(timezone.utc)
         self.problem = ""  # why it ended before its time
         self.console = console(to_stderr)
@@ -82,22 +87,42 @@ class Run:
         self._gathering = Event()
         try:
             active = [node for node in self.nodes.values() if node.host in self.state.active_hosts]
-            Pool(self.state.config.PARALLEL).map(partial(self._first_look, prepare), active)
+            self._tell_policies()
+            Pool(self.parallel).map(partial(self._first_look, prepare), active)
             self.settle()
+            self.write_before_changing()
         finally:
             self._gathering.set()
 
-    def _first_look(self, prepare: Callable[[NodeRun], None], node: NodeRun) -> None:
-        name = node.host.name
+    def _tell_policies(self) -> None:
+        """Read every host's policy, and say what it wishes: a file in the wrong place is seen."""
+        told: dict[str, list[str]] = {}
+        for name, node in self.nodes.items():
+            try:
+                node.policy = Policy.from_data(node.host.data.dict(), "inventory data")
+                node.policy.require_checks(all_checks())
+                told.setdefault(node.policy.summary(), []).append(name)
+            except PolicyError as error:
+                node.error = node.error or f"policy: {'; '.join(error.problems)}"
+                told.setdefault(node.error, []).append(name)
+        for words, names in told.items():
+            self.show(f"policy of {fold(names)}: {words}")
+
+    def write_before_changing(self) -> None:
+        """What can't be reported must not be changed: a first report, that all is still to do."""
         try:
-            node.policy = Policy.from_data(node.host.data.dict(), f"data of {name}")
-            node.policy.require_checks(all_checks())
+            self.write()
+        except OSError as error:
+            self.problem = f"the report could not be written: {error}"
+            raise PyinfraError(self.problem) from error
+
+    def _first_look(self, prepare: Callable[[NodeRun], None], node: NodeRun) -> None:
+        if node.policy is None or node.error:
+            return
+        try:
             if self.look(node):
                 node.before = node.now
                 prepare(node)
-        except PolicyError as error:
-            node.error = f"policy: {'; '.join(error.problems)}"
-            self.say(node, node.error)
         except Exception as error:  # nothing that one node does or prints may stop the others
             node.error = f"{type(error).__name__}: {error}"
             self.say(node, node.error)
@@ -137,6 +162,9 @@ class Run:
                 self.say(node, f"to do: {change} (can disturb: {stage.risk.value})")
                 if change.diff:
                     self.show(change.diff)
+            for step in stage.steps:
+                if self.dry and isinstance(step, (File, Link)):
+                    self.say(node, f"  and what keeps it: {step.path}")
         for held in node.plan.held:
             self.say(node, f"held back: {held.stage.check}: {held.reason}")
 
@@ -244,42 +272,50 @@ class Run:
             (self.folder / name).parent.mkdir(exist_ok=True)
             write_atomically(self.folder / name, text, 0o600)
 
+    def write(self) -> list[Host]:
+        """Write the report as it stands; returns the hosts that have not reached the goal."""
+        missed = [node.host for node in self.nodes.values() if not node.reached_goal]
+        write_report(self.folder, self.report())
+        self._write_retry([inventory_name(host) for host in missed])
+        write_assets(self.folder, [node.now.view for node in self.nodes.values() if node.now])
+        return missed
+
+    def report(self) -> Report:
+        goals = {node.policy.goal for node in self.nodes.values() if node.policy}
+        return Report(
+            run=self.id,
+            deploy=self.deploy,
+            goal=" or ".join(sorted(goals)) or "configured",
+            started=self.started.isoformat(timespec="seconds"),
+            seconds=(datetime.now(timezone.utc) - self.started).total_seconds(),
+            dry=self.dry,
+            nodes=[node.report() for node in self.nodes.values()],
+            rack=self.rack,
+            problem=self.problem,
+        )
+
     def finish(self) -> None:
         """Write the report and print the table: on every way out, and never raising."""
-        now = datetime.now(timezone.utc)
         ended = self.problem or "the run ended"
         for node in self.nodes.values():
             if node.now is None and not node.error:
                 node.error = f"{ended} before this node was looked at"
             elif node.unread and not self.dry and not node.error:
                 node.error = f"{ended} before its changes were made and read back"
-        goals = {node.policy.goal for node in self.nodes.values() if node.policy}
-        report = Report(
-            run=self.id,
-            deploy=self.deploy,
-            goal=" or ".join(sorted(goals)) or "configured",
-            started=self.started.isoformat(timespec="seconds"),
-            seconds=(now - self.started).total_seconds(),
-            dry=self.dry,
-            nodes=[node.report() for node in self.nodes.values()],
-            rack=self.rack,
-            problem=self.problem,
-        )
-        missed = [node.host for node in self.nodes.values() if not node.reached_goal]
-        failure = ""
+        missed, failure = list[Host](), ""
         try:
-            write_report(self.folder, report)
-            write_assets(self.folder, [node.now.view for node in self.nodes.values() if node.now])
-            self._write_retry([inventory_name(host) for host in missed])
+            missed = self.write()
         except OSError as error:
             failure = f"the report could not be written: {error}"
         self.show("")
         with suppress(OSError):
-            print_report(report, self.console)
+            print_report(self.report(), self.console)
         self.show(failure or f"report: {self.folder}/report.json")
-        if missed and not failure and not self.problem:
-            again = f"pyinfra {self.folder}/retry.py deploys/{self.deploy}.py -y"
-            self.show(f"again for those that missed it: {again}")
+        if missed and not failure and not self.problem and not self.dry:
+            again = f"{shlex.quote(str(self.folder / 'retry.py'))} deploys/{self.deploy}.py -y"
+            self.show(f"again for those that missed it: pyinfra {again}")
+        if any(node.error.startswith("unreachable") for node in self.nodes.values()):
+            self.show(f"what keeps nodes from being reached: rackready preflight {self.inventory}")
         if failure:
             # Too late for another exit status in any other way.
             with suppress(OSError):
@@ -293,13 +329,15 @@ def inventory_name(host: Host) -> str:
 
 
 def _new_folder(started: datetime) -> tuple[Path, str]:
-    """``runs/20261130-210000``, with a number behind it when another run has taken that second.
+    """
+    ``runs/20261130-210000-3f2a``: the time, and a word by which runs of one second are told apart.
 
     PyinfraError where nothing can be written: a run that can't be reported must not change a node.
     """
     base = Path(os.environ.get("RACKREADY_RUNS", "runs"))
     stamp = started.strftime("%Y%m%d-%H%M%S")
-    for name in (stamp, *(f"{stamp}-{number}" for number in range(2, 1000))):
+    while True:
+        name = f"{stamp}-{secrets.token_hex(2)}"
         try:
             (base / name).mkdir(parents=True)
         except FileExistsError:
@@ -310,4 +348,3 @@ def _new_folder(started: datetime) -> tuple[Path, str]:
                 "set RACKREADY_RUNS to a folder that can be written to"
             ) from error
         return base / name, name
-    raise PyinfraError(f"{base.absolute()} is full of runs of this second")

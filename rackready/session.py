@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, TypeVar
 
 # First of all: importing pyinfra_cli makes sockets and sleep cooperative (gevent).
-from pyinfra_cli.exceptions import CliError
 from pyinfra_cli.inventory import make_inventory
 
 # isort: split
@@ -21,8 +21,8 @@ from gevent import Timeout
 from gevent.pool import Pool
 from pyinfra.api import Config, State, StringCommand
 from pyinfra.api.connect import disconnect_all
-from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host as Host
+from pyinfra.connectors import util
 from pyinfra.connectors.sshuserclient.client import get_ssh_config
 from pyinfra.context import ctx_config, ctx_state
 
@@ -43,6 +43,7 @@ class Session:
     hosts: tuple[Host, ...]
     errors: Mapping[str, str]  # host name -> why it could not be connected
     pool: Pool
+    overridden: Mapping[str, Mapping[str, object]]  # host name -> its own data for these keys
 
     def map(self, function: Callable[[Host], T]) -> list[T]:
         """``function`` on every connected host at once; it must not raise."""
@@ -65,14 +66,20 @@ def session(
     # What happens on one host goes into the caller's report, not to the terminal.
     for name in ("pyinfra", "paramiko"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    util.getpass = _no_prompt
     state, config = State(check_for_changes=False), Config(PARALLEL=parallel)
     ctx_state.set(state)  # what an inventory file may use, as on a pyinfra run
     ctx_config.set(config)
+    if inventory.endswith(".py") and not Path(inventory).exists():
+        raise InventoryError(f"{inventory}: no such file")
     try:
-        loaded = make_inventory(inventory, override_data=dict(data or {}))
+        loaded = make_inventory(inventory)
+        overridden = {host.name: {key: host.data.get(key) for key in data or {}} for host in loaded}
+        loaded.override_data.update(data or {})
         state.init(loaded, config)
-    except (CliError, PyinfraError) as error:
-        raise InventoryError(f"{inventory}: {error}") from error
+    except Exception as error:  # an inventory is a program: it may fail in any way
+        reason = getattr(error, "exception", error)  # what pyinfra has wrapped
+        raise InventoryError(f"{inventory}: {type(reason).__name__}: {reason}") from error
     hosts = [host for host in loaded if not limit or _matches(host, limit)]
     if not hosts:
         wanted = f"no host that matches {', '.join(limit)}" if limit else "no inventory with a host"
@@ -84,9 +91,14 @@ def session(
         state.activate_host(host)
     try:
         errors = {host.name: error for host, error in outcomes.items() if error}
-        yield Session(connected, errors, pool)
+        yield Session(connected, errors, pool, overridden)
     finally:
         disconnect_all(state)
+
+
+def _no_prompt(prompt: str = "", stream: object = None) -> str:
+    """One host that asks for a password must not hold up the others."""
+    raise OSError("sudo asks for a password: give the account a NOPASSWD rule")
 
 
 def _matches(host: Host, limit: Sequence[str]) -> bool:

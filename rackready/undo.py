@@ -5,18 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rackready.change import Change, Remove, Step, Undo
+from rackready.change import Change, Refused, Remove, Step, Undo
 from rackready.facts.model import ManagedFile, Node
 
 Steps = list[tuple[str, Step]]
 
 REMOVAL = "rackready.removal"
+_RECORDS = "rackready.journal"  # stands for the check where a record itself is the trouble
+_JOURNAL = "/var/lib/rackready/journal.jsonl"
+_MANIFEST = "/var/lib/rackready/manifest"
 _CHECK = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
-def runs(node: Node) -> tuple[str, ...]:
-    """Runs with something that could be taken back, oldest first."""
-    return tuple(dict.fromkeys(str(entry.get("run", "")) for entry in _standing(node)))
+def journal_cut(node: Node) -> bool:
+    """Was only the end of its journal read, so that older runs are unknown?"""
+    return node.records is not None and node.records.journal_cut
+
+
+def anything_left(node: Node) -> bool:
+    """Are there records of rackready's, be it that nothing else of it is left?"""
+    return node.records is not None and bool(node.records.there)
 
 
 def _standing(node: Node) -> list[Mapping[str, object]]:
@@ -27,18 +35,52 @@ def _standing(node: Node) -> list[Mapping[str, object]]:
 
 
 def undo_steps(node: Node, run: str = "", check: str = "") -> Steps:
-    """Steps that take back one run, or all changes for one check, newest first."""
-    return [
-        (_check(entry), Undo(entry))
-        for entry in reversed(_standing(node))
-        if (not run or entry.get("run") == run) and (not check or entry.get("check") == check)
-    ]
+    """
+    Steps that take back one run, or all changes for one check, newest first.
+
+    What a newer run has changed again is refused: the prior value would end up below the newer
+    one, and that run could never be taken back. The files of a check are one with what they set.
+    """
+    steps: Steps = [(_RECORDS, Refused(_JOURNAL, reason)) for reason in _unread(node, run)]
+    newer: list[Mapping[str, object]] = []
+    for entry in reversed(_standing(node)):
+        if (run and entry.get("run") != run) or (check and entry.get("check") != check):
+            newer.append(entry)
+            continue
+        over = next((other for other in newer if _share(entry, other)), None)
+        if over is None:
+            steps.append((_check(entry), Undo(entry)))
+        else:
+            reason = f"changed again by run {over.get('run')}: undo that first"
+            steps.append((_check(entry), Refused(str(entry.get("subject", "")), reason)))
+    return steps
+
+
+def _share(entry: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    return any(entry.get(key) == other.get(key) for key in ("subject", "check"))
+
+
+def _unread(node: Node, run: str) -> list[str]:
+    """Why what there is to take back of a run, or of all of them, may not be all."""
+    if node.journal is None or node.records is None:
+        return ["could not be read"]
+    reasons = [_mend(node.records.journal_damage)] if node.records.journal_damage else []
+    if node.records.journal_cut:
+        # Of the oldest run that is seen, some lines may not be.
+        oldest, *whole = dict.fromkeys(str(entry.get("run", "")) for entry in node.journal) or [""]
+        if run not in whole:
+            reasons.append(f"only its end was read: lines of run {run or oldest} may be missing")
+    return reasons
+
+
+def _mend(damage: str) -> str:
+    return f"{damage}: mend or delete that line"
 
 
 def _check(entry: Mapping[str, object]) -> str:
     """Its check id; a journal lies on the node, and may hold anything."""
     check = str(entry.get("check", ""))
-    return check if _CHECK.fullmatch(check) else "rackready.journal"
+    return check if _CHECK.fullmatch(check) else _RECORDS
 
 
 def remove_steps(node: Node) -> Steps:
@@ -52,8 +94,23 @@ def remove_steps(node: Node) -> Steps:
         # A trigger must not outlive what it starts.
         return (2 if "/rackready/" in item.path else 1), 0
 
-    things = sorted(node.managed or (), key=order)
-    return [(REMOVAL, Remove(item.path, item.kind, item.written)) for item in things]
+    if node.managed is None or node.records is None:
+        return [(REMOVAL, Refused(_MANIFEST, "could not be read"))]
+    things = sorted(node.managed, key=order)
+    steps: Steps = [(REMOVAL, Remove(item.path, item.kind, item.written)) for item in things]
+    if damage := node.records.manifest_damage:
+        # The records stay then: what is on that line may be there still.
+        steps.append((REMOVAL, Refused(_MANIFEST, _mend(damage))))
+    return steps
+
+
+def standing_settings(node: Node) -> list[str]:
+    """Values that rackready set and nobody took back: ``0000:33:00.0: 256 (was 4096)``."""
+    return [
+        f"{entry.get('subject')}: {entry.get('after')} (was {entry.get('before')})"
+        for entry in _standing(node)
+        if entry.get("kind") == "setting"
+    ]
 
 
 def changes(steps: Steps) -> list[Change]:

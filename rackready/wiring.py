@@ -119,13 +119,18 @@ def gid_address(gid: str) -> str:
 
 
 def wanted_gid(
-    gids: Iterable[Gid], version: str, family: str, subnet: str | None = None
+    gids: Iterable[Gid],
+    version: str,
+    family: str,
+    subnet: str | None = None,
+    netdev: str | None = None,
 ) -> Gid | None:
     """
     The GID that a connection should use: the first of this RoCE version and address family.
 
     A link-local address is never an IPv6 wish: it does not leave the wire. ``subnet`` (CIDR)
-    narrows the choice where a port has several addresses.
+    narrows the choice where a port has several addresses; else the port's own interface ``netdev``
+    does, so that the address of a VLAN on it is not taken.
     """
     for gid in gids:
         ipv4 = is_ipv4(gid.gid)
@@ -133,6 +138,8 @@ def wanted_gid(
             continue
         address = IPv6Address(gid.gid)
         if not ipv4 and address.is_link_local:
+            continue
+        if subnet is None and netdev and gid.netdev and gid.netdev != netdev:
             continue
         if subnet is not None:
             network = ip_network(subnet, strict=False)
@@ -201,7 +208,13 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
                 role=role,
                 rail=None,
                 addresses=net.addresses if net else None,
-                gid=wanted_gid(port.gids, wishes.gid_version.value, wishes.gid_family.value, subnet)
+                gid=wanted_gid(
+                    port.gids,
+                    wishes.gid_version.value,
+                    wishes.gid_family.value,
+                    subnet,
+                    net.name if net else None,
+                )
                 if port is not None and port.gids is not None
                 else None,
             )

@@ -279,7 +279,8 @@ def test_consent(risk: Risk, allow: tuple[Risk, ...] | None, change: Any, allowe
             Risk.NONE,
             (),
             busy,
-            "it disturbs nothing, but the policy's allow leaves that out; --data allow=none allows it",
+            "it disturbs nothing, but the policy's allow leaves that out; "
+            "--data allow=none allows it",
         ),
     ],
 )

@@ -80,14 +80,41 @@ def test_faults_name_file_and_line(text: str, expected: list[str]) -> None:
 
 def test_unknown_column_without_a_near_one_lists_all() -> None:
     assert faults("name,zzzz\n") == [
-        "rack.csv:1: unknown column 'zzzz'; known are name, address, user, port, key, "
-        "known_hosts, rack, slot"
+        "rack.csv:1: unknown column 'zzzz'; known: address, key, known_hosts, name, port, "
+        "rack, slot, user"
     ]
 
 
 def test_node_set() -> None:
     entries = roster.read("c500-[001-003],x1", io.StringIO())
     assert [entry.name for entry in entries] == ["c500-001", "c500-002", "c500-003", "x1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("c[1-100000]", 100_000), ("c[0-299]x[0-299]", 90_000), ("c[0-9000000/1000]-[1,2]n", 18_002)],
+)
+def test_large_node_sets(text: str, size: int) -> None:
+    assert len(roster.read_names("node set", text)) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("c[0-9999999999/1000]", "more than 100,000 names"),
+        ("c[0-9999999999/1000000]", "no node set: range too large"),
+        ("c" + "1" * 5000, "no node set: "),
+        ("c[1-" + "9" * 5000 + "]", "no node set: "),
+    ],
+)
+def test_node_sets_of_huge_numbers(text: str, reason: str) -> None:
+    with pytest.raises(roster.RosterError, match=f": {reason}"):
+        roster.read_names("hosts", text)
+
+
+def test_many_node_sets_are_not_more_than_one() -> None:
+    with pytest.raises(roster.RosterError, match=r"^hosts:3: more than 100,000 names up to here$"):
+        roster.read_names("hosts", "a[1-50000]\nb[1-50000]\nc1\n" + "d[1-90000]\n" * 1000)
 
 
 def test_names_as_slurm_prints_them() -> None:
@@ -101,6 +128,12 @@ def test_names_as_slurm_prints_them() -> None:
     ("source", "expected"),
     [
         ("c500-[001-", "node set:1: "),
+        (r"c[1-99999999]", r"node set:1: c\[1-99999999\]: more than 100,000 names"),
+        ("c[0-9999]x[0-9999]", r"node set:1: c\[0-9999\]x\[0-9999\]: more than 100,000 names"),
+        ("c[1-60000],c[1-60000]", ".*more than 100,000 names"),
+        ("c99999[9-10]", ".*more than 100,000 names"),  # from 999999 to 9999910
+        ("c[-99999999--1]", ".*no node set: '-99999999--1' is no range"),
+        ("c[1-9_999_999]", ".*no node set: '1-9_999_999' is no range"),
         ("gone/rack", "gone/rack: no such file"),
         ("rack.csv", "rack.csv: no such file"),
         ("", "node set: no host in it"),

@@ -138,6 +138,9 @@ def test_command_starts_without_pyinfra() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+MAX_READ_REQUEST = "templates/usr/local/lib/rackready/max-read-request"
+
+
 def run(*command: str | Path, cwd: Path = ROOT) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -179,6 +182,19 @@ def test_shellcheck() -> None:
     scripts = shell_scripts()
     assert scripts
     run("shellcheck", *scripts)
+
+
+def test_on_node_scripts_have_one_search_path() -> None:
+    """They can't share a file; the folders of vendors are last, and in the probe alone."""
+    blocks = []
+    for name in ("facts/probe.sh", "operations/converge.sh", MAX_READ_REQUEST):
+        text = ROOT.joinpath(name).read_text()
+        (block,) = re.findall(r"^( *)path=\n(.*?^\1PATH=\$path)\n", text, re.MULTILINE | re.DOTALL)
+        blocks.append(re.sub(rf"^{block[0]}", "", block[1], flags=re.MULTILINE))
+        vendors = re.findall(r".*\bopt/.*/bin.*", text)
+        assert bool(vendors) is (name == "facts/probe.sh")
+        assert all(line.lstrip().startswith("PATH=$PATH:") for line in vendors)
+    assert len(set(blocks)) == 1
 
 
 def test_readme_is_short() -> None:

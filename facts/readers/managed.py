@@ -10,6 +10,11 @@ from dataclasses import replace
 from rackready.facts.model import ManagedFile
 from rackready.facts.readers.sysfs import Note, lines, mode_of
 
+_JOURNAL_END = 131072  # bytes: what the probe reads of a long journal
+
+MANIFEST = "cat /var/lib/rackready/manifest"
+JOURNAL = f"tail -c {_JOURNAL_END} /var/lib/rackready/journal.jsonl"
+
 _MODE = re.compile(r"[0-7]{3,4}")
 
 
@@ -28,7 +33,7 @@ def read_manifest(text: str, note: Note) -> dict[str, ManagedFile]:
             case ["gone", path]:
                 things.pop(path, None)
             case _:
-                note(f"line {line_number} of the manifest is cut: {line[:60]!r}")
+                note(f"line {line_number} of the manifest is damaged: {line[:60]!r}")
     return things
 
 
@@ -59,15 +64,21 @@ def managed_files(
     )
 
 
+def is_cut(journal: str) -> bool:
+    """Is this only the end of the journal?"""
+    return len(journal.encode(errors="surrogateescape")) >= _JOURNAL_END
+
+
 def read_journal(text: str, note: Note) -> tuple[Mapping[str, object], ...]:
     """
-    Lines of the journal; a line that a kill cut off is stated and passed over.
+    Lines of the journal; a line that was cut off or damaged is stated and passed over.
 
-    The probe reads the end of a long journal only, so that the first line may be the rest of one.
+    The first line of a journal of which only the end was read may be the rest of one.
     """
     entries = []
+    cut = is_cut(text)
     for line_number, line in lines(text):
-        if line_number == 1 and not line.startswith("{"):
+        if cut and line_number == 1 and not line.startswith("{"):
             continue
         try:
             entry = json.loads(line)
@@ -76,5 +87,6 @@ def read_journal(text: str, note: Note) -> tuple[Mapping[str, object], ...]:
         if isinstance(entry, dict) and isinstance(entry.get("id"), str):
             entries.append(entry)
         else:
-            note(f"line {line_number} of the journal is cut: {line[:60]!r}")
+            part = "what was read of the journal" if cut else "the journal"
+            note(f"line {line_number} of {part} is damaged: {line[:60]!r}")
     return tuple(entries)

@@ -16,15 +16,20 @@ from rackready.facts.model import (
     PciFunction,
     Process,
     RdmaDevice,
+    Records,
 )
 from rackready.facts.readers import kernel, managed, metax, net, pci, rdma, sysfs, system
+from rackready.facts.readers.managed import JOURNAL, MANIFEST
 
 StackReader = Callable[[Mapping[str, str], sysfs.Note], AcceleratorStack]
 STACK_READERS: dict[str, StackReader] = {"metax": metax.read_stack}
 """Reader of a vendor's own tools, by the vendor's name in the profiles."""
 
-MANIFEST = "cat /var/lib/rackready/manifest"
-JOURNAL = "tail -c 131072 /var/lib/rackready/journal.jsonl"
+RECORDS = (
+    (MANIFEST, "/var/lib/rackready/manifest"),
+    (JOURNAL, "/var/lib/rackready/journal.jsonl"),
+    ("cat /run/rackready.lock", "/run/rackready.lock"),
+)
 
 _DUMP = re.compile(r"od -Ax -tx1 -N \d+ /sys/bus/pci/devices/(\S+)/config")
 _PCI_LISTING = "ls -l /sys/bus/pci/devices"
@@ -75,9 +80,10 @@ class Outputs:
 
 
 class Notes:
-    """Gaps, of which each source may tell so many: garbage of any size makes a short list."""
+    """Gaps, of which each source and all together are so many: garbage makes a short list too."""
 
     _TOLD = 4
+    _MOST = 50
 
     def __init__(self, known: Iterable[Gap]):
         self._known = tuple(known)
@@ -86,12 +92,17 @@ class Notes:
     def on(self, what: str) -> sysfs.Note:
         return self._notes.setdefault(what, []).append
 
+    def first(self, what: str) -> str:
+        return next(iter(self._notes.get(what, ())), "")
+
     def gaps(self) -> tuple[Gap, ...]:
         found = [*self._known]
         for what, reasons in self._notes.items():
             found += [Gap(what, reason) for reason in reasons[: self._TOLD]]
             if (more := len(reasons) - self._TOLD) > 0:
                 found.append(Gap(what, f"{more} more lines like these"))
+        if (more := len(found) - self._MOST) > 0:
+            found[self._MOST :] = [Gap("", f"{more:,} more parts could not be read or understood")]
         return tuple(found)
 
 
@@ -108,6 +119,7 @@ def read_node(name: str, evidence: Iterable[Evidence], gaps: Iterable[Gap] = ())
     modules = outputs.answer("cat /proc/modules")
     log = outputs.answer("dmesg | ")
     journal = outputs.ran(JOURNAL)
+    manifest = outputs.ran(MANIFEST)
     schedulers = outputs.answer("cat /proc/[0-9]*/comm")
     node = Node(
         name=name,
@@ -122,14 +134,28 @@ def read_node(name: str, evidence: Iterable[Evidence], gaps: Iterable[Gap] = ())
             modules, outputs.answer("cd /sys/module && ") or "", notes.on("kernel modules")
         ),
         kernel_log=None if log is None else kernel.read_kernel_log(log),
-        managed=_managed(outputs, notes.on("rackready's manifest")),
+        managed=None
+        if manifest is None
+        else _managed(manifest, outputs, notes.on("rackready's manifest")),
         journal=None
         if journal is None
         else managed.read_journal(journal, notes.on("rackready's journal")),
         users=_users(outputs.answer("users of "), notes.on("users of the accelerators")),
         schedulers=None if schedulers is None else tuple(sorted(set(schedulers.split()))),
     )
-    return replace(node, gaps=notes.gaps())
+    records = None
+    if manifest is not None and journal is not None:
+        records = Records(
+            there=tuple(path for command, path in RECORDS if outputs.statuses.get(command) == 0),
+            manifest_damage=notes.first("rackready's manifest"),
+            journal_damage=notes.first("rackready's journal"),
+            journal_cut=managed.is_cut(journal),
+        )
+        if records.journal_cut:
+            oldest = node.journal[0].get("run") if node.journal else "the newest"
+            reason = f"only its end was read: runs before {oldest} can't be taken back"
+            notes.on("rackready's journal")(reason)
+    return replace(node, records=records, gaps=notes.gaps())
 
 
 def _pci(outputs: Outputs, note: sysfs.Note) -> Mapping[str, PciFunction] | None:
@@ -184,11 +210,7 @@ def _is_empty(listing: str) -> bool:
     return listing.strip() in ("", "total 0")
 
 
-def _managed(outputs: Outputs, note: sysfs.Note) -> tuple[ManagedFile, ...] | None:
-    manifest = outputs.ran(MANIFEST)
-    if manifest is None:
-        return None
-
+def _managed(manifest: str, outputs: Outputs, note: sysfs.Note) -> tuple[ManagedFile, ...]:
     def each(tool: str) -> dict[str, str | None]:
         """Path -> output of ``tool PATH``; None when it failed, so that the path is gone."""
         return {

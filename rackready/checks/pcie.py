@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rackready.check import Cases, View, case, check
-from rackready.facts.model import PciFunction
+from rackready.facts.model import Express, PciFunction
 from rackready.finding import Verdict
 from rackready.wiring import card
 
@@ -49,6 +49,7 @@ def _not_seen(view: View) -> list[str]:
     too_small=Verdict.FAIL,
     contested=Verdict.WARN,
     smallest=Verdict.WARN,
+    tied=Verdict.WARN,
     virtual=Verdict.SKIP,
     accelerator=Verdict.SKIP,
     gone=Verdict.ERROR,
@@ -117,8 +118,21 @@ def _read_requests(view: View) -> Cases:
             yield case("smallest", bdf, data, **values)
         elif wish.contested:
             yield case("contested", bdf, **values)
+        elif express and _tied(view, express, wish.value):
+            payload = f"{express.max_payload} B"
+            yield case("tied", bdf, payload=payload, **values)
         else:
             yield case("too-large" if observed > wish.value else "too-small", bdf, data, **values)
+
+
+def _tied(view: View, express: Express, wanted: int) -> bool:
+    """
+    True where the kernel keeps MaxReadReq at MaxPayload or below, and more is wanted.
+
+    With pci=pcie_bus_perf it lets MaxPayload differ along a path, and relies on that.
+    """
+    options = view.node.system.cmdline or ""
+    return "pcie_bus_perf" in options and wanted > (express.max_payload or 0)
 
 
 @check(
@@ -128,6 +142,7 @@ def _read_requests(view: View) -> Cases:
     contested=Verdict.WARN,
     unsupported=Verdict.FAIL,
     held_by_kernel=Verdict.FAIL,
+    mismatch=Verdict.FAIL,
     virtual=Verdict.SKIP,
     gone=Verdict.ERROR,
     unreadable=Verdict.ERROR,
@@ -165,7 +180,16 @@ def max_payload(view: View) -> Cases:
             "supported": f"{able} B" if able else "an unknown size",
             "wished_by": wish.origin,
         }
-        if observed >= wish.value:
+        narrow = [
+            (size, bridge)
+            for bridge in function.bridges or ()
+            # A bridge below the wish is a finding of its own, and the cause of all below it.
+            if wish.value <= (size := _payload(functions.get(bridge)) or 0) < observed
+        ]
+        if narrow:
+            smallest, bridge = min(narrow)
+            yield case("mismatch", bdf, **{**values, "expected": f"{smallest} B"}, bridge=bridge)
+        elif observed >= wish.value:
             yield case("ok", bdf, **values)
         elif wish.contested:
             yield case("contested", bdf, **values)
@@ -175,3 +199,7 @@ def max_payload(view: View) -> Cases:
             yield case("held-by-kernel", bdf, **values)
         else:
             yield case("too-small", bdf, **values)
+
+
+def _payload(function: PciFunction | None) -> int | None:
+    return function.express.max_payload if function and function.express else None

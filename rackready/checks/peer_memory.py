@@ -8,7 +8,9 @@ from rackready.check import Cases, View, case, check
 from rackready.finding import Verdict
 from rackready.version import SdkVersion
 
-_REFUSED = re.compile(r"failing symbol_get of non-GPLONLY symbol (\w*register_peer_memory_client)")
+_REFUSED = re.compile(
+    r"failing symbol_get of non-GPLONLY symbol (\w*register_peer_memory_client)\b"
+)
 _ATTEMPT = re.compile(r"initialize peer memory client")
 
 

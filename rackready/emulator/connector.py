@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 from typing import IO, TYPE_CHECKING, Any, NoReturn
@@ -140,8 +140,8 @@ class EmulatedConnector(BaseConnector):
         done = False
         try:
             output = read_output_buffers(
-                _lines(process.stdout),
-                _lines(process.stderr),
+                process.stdout,
+                process.stderr,
                 timeout=timeout,
                 print_output=print_output,
                 print_prefix=self.host.print_prefix,
@@ -174,12 +174,6 @@ def _feed(pipe: IO[bytes], stdin: object) -> None:
     with contextlib.suppress(BrokenPipeError), pipe:
         for line in map(str, lines):
             pipe.write((line if line.endswith("\n") else f"{line}\n").encode())
-
-
-def _lines(pipe: Iterable[bytes]) -> Iterator[str]:
-    """Lines of output; a byte that is not UTF-8 shows as an escape."""
-    for line in pipe:
-        yield line.decode("utf-8", "backslashreplace")
 
 
 def _end(process: Popen) -> None:

@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
+from rackready.document import hint
 from rackready.emulator.description import DescriptionError, describe, parse_faults
 from rackready.emulator.files import Files
 from rackready.emulator.machine import Machine, make_machine
@@ -54,14 +54,35 @@ def build(name: str, description: str, faults: Mapping[str, Any]) -> Path:
 
 
 def reset(names: Iterable[str] = ()) -> list[str]:
-    """Throw trees away, all of them when no name is given; returns whose."""
+    """Throw trees away, all of them when no name is given; returns whose. LookupError: no such."""
     there = {entry.parent.name for entry in folder().glob(f"*/{MARKER}")}
-    chosen = sorted(there.intersection(names) if (names := set(names)) else there)
+    names = set(names)
+    for name in sorted(names - there):
+        raise LookupError(f"no emulated node {name!r}{hint(name, there)}")
+    chosen = sorted(names or there)
     if chosen:
         with _locked(folder()):
             for name in chosen:
-                shutil.rmtree(folder() / name)
+                _delete(folder() / name)
+            for left_behind in folder().glob(".*/"):  # by a run that was killed
+                _delete(left_behind)
     return chosen
+
+
+def _delete(tree: Path) -> None:
+    """
+    Remove a folder and all that is in it.
+
+    shutil.rmtree holds a descriptor for each folder on its way, and gevent, under which pyinfra
+    runs, puts off closing them: a tree has more folders than a process may have files open.
+    """
+    for folder_path, folders, files in os.walk(tree, topdown=False):
+        for name in files:
+            os.unlink(os.path.join(folder_path, name))
+        for name in folders:
+            path = os.path.join(folder_path, name)
+            (os.unlink if os.path.islink(path) else os.rmdir)(path)
+    os.rmdir(tree)
 
 
 def _replace(tree: Path, marker: str, machine: Machine) -> None:
@@ -75,7 +96,7 @@ def _replace(tree: Path, marker: str, machine: Machine) -> None:
             tree.rename(old)
         new.rename(tree)
     finally:
-        shutil.rmtree(beside)
+        _delete(beside)
 
 
 def _write(root: Path, files: Files) -> None:

@@ -66,7 +66,9 @@ def keep_max_read_request(view: View, findings: Sequence[Finding]) -> Stage | No
         return None
     steps: list[Step] = [*contents, trigger]
     steps += [
-        Setting(SCRIPT, str(data["bdf"]), str(data["after"])) for data in targets if data["known"]
+        Setting(SCRIPT, str(data["bdf"]), str(data["after"]), str(data["device"]))
+        for data in targets
+        if data["known"]
     ]
     return Stage("pcie", CHECK, Risk.NONE, tuple(changes), tuple(steps))
 

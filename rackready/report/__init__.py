@@ -25,6 +25,7 @@ class NodeReport:
     error: str = ""
     seconds: float = 0.0
     passes: int = 0
+    taking_back: bool = False  # by undo or remove: its findings are not what was asked for
 
     def as_dict(self) -> dict[str, Any]:
         return {

@@ -52,8 +52,9 @@ def check_captures(paths: Sequence[Path], policy: Policy, as_json: bool, console
             )
             for item in judgements
         ]
-        report = Report("", "check", policy.goal, "", 0, False, nodes, rack)
-        print_report(report, console)
+        if nodes:
+            report = Report("", "check", policy.goal, "", 0, False, nodes, rack)
+            print_report(report, console)
         for line in unreadable:
             console.print(line, markup=False, soft_wrap=True)
     if unreadable:

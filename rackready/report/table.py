@@ -51,37 +51,73 @@ def console(to_stderr: bool = False) -> Console:
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Table, rack findings and a closing line."""
+    """
+    A table, worst first, then what there is to know of each of its rows, and a closing line.
+
+    The table is short and the lines below it are whole, so that commands can be copied from them.
+    """
     groups: dict[Hashable, list[NodeReport]] = {}
     for node in ordered(report.nodes):
         groups.setdefault(_likeness(node), []).append(node)
     if groups:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-        table.add_column("node", overflow="fold", max_width=28)
-        table.add_column("product", max_width=16)
-        table.add_column("verdict", no_wrap=True)
-        table.add_column("what there is to know", overflow="fold")
-        *_, last = groups.values()
+        for title in ("node", "product", "verdict", "in short"):
+            table.add_column(title, overflow="fold")
         for group in groups.values():
             first = group[0]
-            verdict = first.verdict.value if first.reached_goal else f"{first.verdict.value} !"
             colour = "red" if not first.reached_goal else _COLOURS[first.verdict]
             table.add_row(
                 escape(printable(fold(node.name for node in group))),
                 escape(first.product),
-                f"[{colour}]{verdict}[/]",
-                escape(printable("\n".join(details(first))) or "nothing to do"),
-                end_section=group is not last,
+                f"[{colour}]{first.verdict.value}{'' if first.reached_goal else ' !'}[/]",
+                _in_short(first),
             )
-        console.print(table)
+        if console.is_terminal:
+            console.print(table)
+        else:  # without the blanks that fill each line up
+            with console.capture() as drawn:
+                console.print(table)
+            _print(console, "\n".join(line.rstrip() for line in drawn.get().splitlines()))
+    for group in groups.values():
+        if lines := details(group[0]):
+            told = [fold(node.name for node in group), *(f"  {line}" for line in lines), ""]
+            _print(console, "\n".join(told))
     for finding in report.rack:
         if finding.verdict in _SHOWN:
-            line = f"rack: {finding.verdict.value} {finding.check}: {finding.message}"
-            console.print(escape(printable(line)), highlight=False)
-    reached = sum(node.reached_goal for node in report.nodes)
-    state = f"{reached} of {len(report.nodes)} nodes at the goal ({report.goal})"
-    line = f"{report.problem}; {state}" if report.problem else state
-    console.print(escape(printable(line)), highlight=False, soft_wrap=True)
+            state = "waived" if finding.waived else finding.verdict.value
+            _print(console, f"rack: {state}: {finding.check}: {finding.message}")
+    state = _closing(report)
+    _print(console, f"{report.problem}; {state}" if report.problem else state)
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(printable(text), markup=False, soft_wrap=True)
+
+
+def _closing(report: Report) -> str:
+    reached, all_of_them = sum(node.reached_goal for node in report.nodes), len(report.nodes)
+    if any(node.taking_back for node in report.nodes):
+        done = "would be" if report.dry else "are"
+        return f"{reached} of {all_of_them} nodes {done} without what {report.deploy} was asked for"
+    closing = f"{reached} of {all_of_them} nodes at the goal ({report.goal})"
+    if report.dry:
+        pending = sum(bool(node.open) for node in report.nodes)
+        closing += f"; a run would change {pending}, then look again and decide what follows"
+    return closing
+
+
+def _in_short(node: NodeReport) -> str:
+    """``1 fail, 2 warn, 3 waived, 6 changed``."""
+    if node.error:
+        return "error"
+    standing = [finding for finding in node.findings_after if not finding.waived]
+    counts = {
+        verdict.value: sum(finding.verdict is verdict for finding in standing) for verdict in _SHOWN
+    }
+    counts["waived"] = len(node.findings_after) - len(standing)
+    counts["changed"] = len(node.changed)
+    counts["open"] = len(node.open)
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "all is well"
 
 
 def _likeness(node: NodeReport) -> Hashable:
@@ -104,7 +140,8 @@ def _likeness(node: NodeReport) -> Hashable:
 def details(node: NodeReport) -> list[str]:
     """What a person has to know of a node, worst first."""
     lines = [f"error: {node.error}"] if node.error else []
-    for findings in grouped(node.findings_after):
+    refused = [finding for finding in node.findings_after if finding.case == "refused"]
+    for findings in grouped(refused if node.taking_back else node.findings_after):
         first = findings[0]
         state = "waived" if first.waived else first.verdict.value
         if len({finding.message for finding in findings}) == 1:

@@ -21,7 +21,7 @@ from rackready.emulator.description import (
 from rackready.emulator.machine import make_machine
 from rackready.emulator.mx_smi import tables
 from rackready.emulator.topology import enumerate_functions
-from rackready.emulator.tree import MARKER, build, reset
+from rackready.emulator.tree import MARKER, build, folder, reset
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "metax"
 pciutils = pytest.mark.skipif(not shutil.which("setpci"), reason="no pciutils")
@@ -94,7 +94,12 @@ def test_links_stay_inside() -> None:
 def test_reset() -> None:
     for name in ("one", "two", "three"):
         build(name, "c500x8-4nic", {})
-    assert reset(["two", "four"]) == ["two"]
+    with pytest.raises(LookupError, match=r"no emulated node 'four'; .*one"):
+        reset(["two", "four"])
+    left_behind = folder() / ".one.abc/new/sys"
+    left_behind.mkdir(parents=True)
+    assert reset(["two"]) == ["two"]
+    assert not left_behind.exists()
     assert reset() == ["one", "three"]
     assert reset() == []
 

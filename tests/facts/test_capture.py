@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rackready.facts.capture import (
+    LARGEST,
     ProbeLost,
     ProbeWishes,
     decode_transport,
@@ -18,6 +20,7 @@ from rackready.facts.capture import (
     write_capture,
 )
 from rackready.facts.model import Evidence
+from rackready.facts.readers.node import read_node
 
 FRAMES = "rackready-capture 1\n$ cat x\n|y\n\\z\nx 00\n? 0\n. 1\n"
 CAPTURE = (
@@ -162,9 +165,65 @@ def test_a_lost_probe_says_why(lines: list[str], reason: str) -> None:
         decode_transport(lines)
 
 
-def test_a_small_answer_cannot_fill_the_memory() -> None:
-    with pytest.raises(ProbeLost, match="too large"):
-        decode_transport(packed("\0" * (65 << 20)))
+@pytest.mark.parametrize("form", ["gzip+base64", "od"])
+def test_a_capture_that_is_too_large_is_lost(form: str) -> None:
+    assert decode_transport(packed("\0" * LARGEST, form))
+    with pytest.raises(ProbeLost, match="larger than 4 MiB"):
+        decode_transport(packed("\0" * (LARGEST + 1), form))
+    assert read_capture(CAPTURE.ljust(LARGEST), "n").evidence
+    capture = read_capture(CAPTURE.ljust(LARGEST + 1), "n")
+    assert [gap.reason for gap in capture.gaps] == ["this is no capture: it is larger than 4 MiB"]
+    assert not capture.evidence
+
+
+@pytest.mark.parametrize(
+    ("unit", "reason"),
+    [
+        ("rackready-capture 1\n$ a\n", "only its first 5,000 sections were read"),
+        ("$ a\n? late 1\n", "only its first 5,000 sections were read"),
+        ("\n", "only its first 30,000 lines were read"),
+        ("|\n", "only its first 30,000 lines were read"),
+        ("garbage\n", "more lines are not of the capture format"),
+        ("|" + "a" * 100_000, "its last line is missing"),
+    ],
+)
+def test_a_small_answer_cannot_fill_the_memory(unit: str, reason: str) -> None:
+    text = "rackready-capture 1\n" + unit * (LARGEST // len(unit))
+    lines = packed(text[:LARGEST])
+    del text
+    tracemalloc.start()
+    try:
+        capture = read_capture(decode_transport(lines), "n")
+        node = read_node("n", capture.evidence, capture.gaps)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * LARGEST
+    assert any(reason in gap.reason for gap in capture.gaps)
+    assert len(capture.evidence) <= 5000
+    assert len(node.gaps) <= 51
+
+
+def test_a_capture_of_many_sections_is_read_whole() -> None:
+    items = [Evidence("n", f"cat {number}", "x\n") for number in range(5000)]
+    capture = read_capture(write_capture(items), "n")
+    assert (list(capture.evidence), capture.gaps) == (items, ())
+
+
+def test_gaps_that_are_not_told_are_counted() -> None:
+    capture = read_capture(CAPTURE.replace("|one\n", "one\n" * 60), "n")
+    assert len(capture.gaps) == 51
+    assert capture.gaps[-1].reason == "10 more lines are not of the capture format"
+    node = read_node("n", capture.evidence, capture.gaps)
+    assert len(node.gaps) == 51
+    assert node.gaps[-1].reason == "2 more parts could not be read or understood"
+
+
+def test_an_answer_is_unpacked_a_few_times_only() -> None:
+    wrong = packed(CAPTURE, checksum="0" * 64)
+    assert decode_transport([*wrong * 4, *packed(CAPTURE)]) == CAPTURE
+    with pytest.raises(ProbeLost, match="checksum"):
+        decode_transport([*wrong * 5, *packed(CAPTURE)])
 
 
 def test_every_flipped_character_is_noticed() -> None:

@@ -20,7 +20,7 @@ from rackready.facts.capture import (
     probe_script,
     read_capture,
 )
-from rackready.facts.model import Evidence
+from rackready.facts.model import Evidence, Records
 from rackready.facts.readers.node import read_node
 
 SHELLS = [["dash"], ["bash"], ["busybox", "ash"]]
@@ -52,9 +52,10 @@ def write(path: Path, text: str | bytes) -> None:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
 
 
-def tool(root: Path, name: str, script: str) -> None:
-    write(root / "opt/mxdriver/bin" / name, f"#!/bin/sh\n{script}\n")
-    (root / "opt/mxdriver/bin" / name).chmod(0o755)
+def tool(root: Path, name: str, script: str, folder: str = "sbin") -> None:
+    folder = "opt/mxdriver/bin" if name == "mx-smi" else folder
+    write(root / folder / name, f"#!/bin/sh\n{script}\n")
+    (root / folder / name).chmod(0o755)
 
 
 def function(root: Path, path: str, class_code: str, vendor: str, config: bytes) -> Path:
@@ -208,8 +209,8 @@ def test_any_bytes_arrive(shell: list[str], tree: Path) -> None:
         b"rackready-capture 1\n$ cat\n|\n? 0\n. 1\n",
     ]
     for number, content in enumerate(contents):
-        write(tree / f"any/{number}", content)
-    names = [f"/any/{number}" for number in range(len(contents))]
+        write(tree / f"etc/rackready/{number}", content)
+    names = [f"/etc/rackready/{number}" for number in range(len(contents))]
     write(tree / "var/lib/rackready/manifest", "".join(f"file {name} 0 0644\n" for name in names))
     wishes = ProbeWishes(tools=tuple(f"head -c 999 {name}" for name in names))
     found = sections(probe(shell, tree, wishes))
@@ -292,17 +293,17 @@ def test_managed_files(shell: list[str], tree: Path) -> None:
     text = "# Managed by rackready\n"
     write(tree / "etc/rackready/a.conf", text)
     write(tree / "etc/rackready/large", "x" * 70000)
-    (tree / "etc/link").symlink_to("rackready/a.conf")
+    (tree / "etc/rackready/link").symlink_to("a.conf")
     manifest = [
         "dir /etc/rackready",
         "file /etc/rackready/a.conf 0 0644",
         "file /etc/rackready/a.conf 1 0644",
         "file /etc/rackready/large 0 0644",
-        "file /etc/link 0 0644",
-        "file /etc/*/missing 0 0644",
-        "link /etc/link rackready/a.conf",
-        "file /etc/gone 0 0644",
-        "gone /etc/gone",
+        "file /etc/rackready/link 0 0644",
+        "file /etc/rackready/missing 0 0644",
+        "link /etc/rackready/link a.conf",
+        "file /etc/rackready/gone 0 0644",
+        "gone /etc/rackready/gone",
         "file /etc/\x01 0 0644",
         "garb\xe4ge",
     ]
@@ -316,19 +317,88 @@ def test_managed_files(shell: list[str], tree: Path) -> None:
     assert sum("a.conf" in item.command for item in capture.evidence) == 3
     assert found["sha256sum /etc/rackready/large"].status == 0
     assert found["cat /etc/rackready/large"].lost == "skipped over 65536 bytes"
-    assert found["readlink /etc/link"].text == "rackready/a.conf\n"
-    assert found["sha256sum /etc/*/missing"].status == found["cat /etc/*/missing"].status == 1
+    assert found["readlink /etc/rackready/link"].text == "a.conf\n"
+    missing = "/etc/rackready/missing"
+    assert found[f"sha256sum {missing}"].status == found[f"cat {missing}"].status == 1
     assert found["ls -ld /etc/rackready"].status == 0
     assert not any("gone" in command or "\x01" in command for command in found)
 
 
 def test_a_link_in_place_of_a_managed_file_is_not_followed(tree: Path) -> None:
-    (tree / "etc").mkdir()
-    (tree / "etc/a.conf").symlink_to("/etc/shadow")
-    write(tree / "var/lib/rackready/manifest", "file /etc/a.conf 0 0644\n")
+    (tree / "etc/rackready").mkdir(parents=True)
+    (tree / "etc/rackready/a").symlink_to("/etc/shadow")
+    write(tree / "var/lib/rackready/manifest", "file /etc/rackready/a 0 0644\n")
     found = sections(probe(["sh"], tree))
-    for command in ("sha256sum /etc/a.conf", "cat /etc/a.conf"):
+    for command in ("sha256sum /etc/rackready/a", "cat /etc/rackready/a"):
         assert found[command].lost == "skipped not a regular file"
+
+
+def test_a_manifest_that_names_secrets_shows_none(shell: list[str], tree: Path) -> None:
+    paths = [
+        "/root/.ssh/id_rsa",
+        "/etc/rackready/../shadow",
+        "/etc/*",
+        "/var/lib/rackready/backup/a",
+    ]
+    for path in paths:
+        if "*" not in path:
+            write(tree / path[1:], "secret\n")
+    (tree / "outside").mkdir()
+    write(tree / "outside/rackready-key", "secret\n")
+    (tree / "etc/modprobe.d").symlink_to("../outside")
+    (tree / "home").mkdir()
+    paths.append("/etc/modprobe.d/rackready-key")
+    lines = [f"file {path} 0 0644\n" for path in paths] + ["dir /home\n", "link /etc/key secret\n"]
+    write(tree / "var/lib/rackready/manifest", "".join(lines))
+    text = run(shell, probe_script(WISHES, transport=False), tree)
+    assert "|secret" not in text
+    capture = read_capture(text, "n")
+    found = sections(capture)
+    for path in [*paths, "/home", "/etc/key"]:
+        assert found[f"ls -ld {path}"].lost == "skipped not a path of rackready's"
+        assert not {f"cat {path}", f"sha256sum {path}", f"readlink {path}"} & found.keys()
+    node = read_node("n", capture.evidence)
+    assert node.managed and {item.found for item in node.managed} == {None}
+    assert len([gap for gap in node.gaps if "rackready's" in gap.reason]) == len(lines)
+
+
+def test_no_program_of_a_vendor_takes_the_place_of_the_system_s(tree: Path) -> None:
+    for folder in ("opt/maca/bin", "opt/mxdriver/bin"):
+        for name in ("od", "sha256sum", "cat", "grep"):
+            tool(tree, name, f'echo "$0" >>"{tree}/run"', folder)
+    before = sections(probe(["sh"], tree))
+    assert before["cat /proc/cmdline"].text == "quiet\n"
+    assert not (tree / "run").exists()
+    assert before["mx-smi -L"].status == 3
+
+
+def test_torn_records(shell: list[str], tree: Path) -> None:
+    line = '{"id":"r1:1","run":"r1","kind":"dir","subject":"/etc/rackready"}\n'
+    for name, whole in (("journal.jsonl", line), ("manifest", "dir /etc/rackready\n")):
+        write(tree / "var/lib/rackready" / name, whole.encode() + bytes(50))
+    write(tree / "run/rackready.lock", "")
+    node = read_node("n", probe(shell, tree).evidence)
+    assert node.records is not None
+    assert node.records.there == (
+        "/var/lib/rackready/manifest",
+        "/var/lib/rackready/journal.jsonl",
+        "/run/rackready.lock",
+    )
+    assert node.records.manifest_damage.startswith("line 2 of the manifest is damaged: '\\x00")
+    assert node.records.journal_damage.startswith("line 2 of the journal is damaged: '\\x00")
+    assert not node.records.journal_cut
+
+
+def test_a_long_journal(tree: Path) -> None:
+    entry = '{{"id":"{0}:1","run":"{0}","kind":"dir","subject":"/etc/rackready"}}\n'
+    text = "".join(entry.format(f"r{number:04}") for number in range(3000))
+    write(tree / "var/lib/rackready/journal.jsonl", text)
+    node = read_node("n", probe(["sh"], tree).evidence)
+    assert node.records == Records(there=("/var/lib/rackready/journal.jsonl",), journal_cut=True)
+    assert node.journal and node.journal[-1]["run"] == "r2999"
+    oldest = node.journal[0]["run"]
+    (gap,) = node.gaps[-1:]
+    assert gap.reason == f"only its end was read: runs before {oldest} can't be taken back"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ UNIT = "/etc/systemd/system/rackready-max-read-request.service"
 WANTS = "/etc/systemd/system/multi-user.target.wants/rackready-max-read-request.service"
 RULES = "/etc/udev/rules.d/90-rackready-max-read-request.rules"
 NIC = "0000:33:00.0"
+CARD = "15b3:1021"
 STATE = "/var/lib/rackready"
 
 
@@ -41,7 +42,7 @@ def max_read_request_steps(conf: str = f"{NIC} 15b3:1021 256\n") -> list[tuple[s
         template(RULES),
         template(UNIT),
         Link(WANTS, "../rackready-max-read-request.service"),
-        Setting(SCRIPT, NIC, "256"),
+        Setting(SCRIPT, NIC, "256", CARD),
     ]
     return [(CHECK, step) for step in steps]
 
@@ -61,7 +62,8 @@ class SmallNode:
         bdf: str = NIC,
         control: int = 0x5937,
         capability: int = 0x60,
-        card: str = "15b3:1021",
+        card: str = CARD,
+        base_class: int = 0x02,
     ) -> Path:
         """A network card; Device Control reads ``control``. Returns its configuration space."""
         folder = self.path(f"/sys/bus/pci/devices/{bdf}")
@@ -69,6 +71,7 @@ class SmallNode:
         vendor, device = (int(word, 16) for word in card.split(":"))
         space = bytearray(256)
         space[0:2], space[2:4] = vendor.to_bytes(2, "little"), device.to_bytes(2, "little")
+        space[11] = base_class
         space[6], space[0x34] = 0x10, 0x40  # a capability list, and where it begins
         space[0x40:0x42] = bytes([0x01, capability])  # power management first
         space[capability : capability + 4] = bytes([0x10, 0, 2, 0])
@@ -76,7 +79,7 @@ class SmallNode:
         (folder / "config").write_bytes(bytes(space))
         (folder / "vendor").write_text(f"0x{vendor:04x}\n")
         (folder / "device").write_text(f"0x{device:04x}\n")
-        (folder / "class").write_text("0x020000\n")
+        (folder / "class").write_text(f"0x{base_class:02x}0000\n")
         return folder / "config"
 
     def control(self, bdf: str = NIC, capability: int = 0x60) -> int:

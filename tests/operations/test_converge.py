@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 from small_node import (
+    CARD,
     CHECK,
     CONF,
     NIC,
@@ -76,6 +77,7 @@ def test_journal_and_manifest(node: SmallNode) -> None:
         "kind": "setting",
         "subject": NIC,
         "script": SCRIPT,
+        "card": CARD,
         "before": "4096",
         "after": "256",
     }
@@ -117,19 +119,20 @@ def test_a_mode_changed_by_hand_is_put_right(node: SmallNode) -> None:
 
 
 def test_what_is_not_ours_is_refused(node: SmallNode, shell: list[str]) -> None:
-    node.path("/etc/theirs").write_text("theirs\n")
-    node.path("/etc/equal").write_text("equal\n")
-    node.path("/etc/folder").mkdir()
-    node.path("/etc/link").symlink_to("theirs")
+    node.path("/etc/rackready").mkdir()
+    node.path("/etc/rackready/theirs").write_text("theirs\n")
+    node.path("/etc/rackready/equal").write_text("equal\n")
+    node.path("/etc/rackready/folder").mkdir()
+    node.path("/etc/rackready/link").symlink_to("theirs")
     before = node.snapshot()
     answers = node.converge(
         [
-            (CHECK, File("/etc/theirs", "ours\n")),
-            (CHECK, File("/etc/equal", "equal\n")),
-            (CHECK, File("/etc/folder", "ours\n")),
-            (CHECK, File("/etc/link", "ours\n")),
-            (CHECK, Link("/etc/theirs", "equal")),
-            (CHECK, Link("/etc/link", "equal")),
+            (CHECK, File("/etc/rackready/theirs", "ours\n")),
+            (CHECK, File("/etc/rackready/equal", "equal\n")),
+            (CHECK, File("/etc/rackready/folder", "ours\n")),
+            (CHECK, File("/etc/rackready/link", "ours\n")),
+            (CHECK, Link("/etc/rackready/theirs", "equal")),
+            (CHECK, Link("/etc/rackready/link", "equal")),
         ],
         shell=shell,
     )
@@ -171,22 +174,32 @@ def test_undo_refuses_what_is_no_longer_ours(node: SmallNode, shell: list[str]) 
 
 
 def test_undo_refuses_a_damaged_backup(node: SmallNode) -> None:
-    node.converge([(CHECK, File("/etc/a", "1\n"))])
-    node.converge([(CHECK, File("/etc/a", "2\n"))], run="r2")
+    node.converge([(CHECK, File("/etc/rackready/a", "1\n"))])
+    node.converge([(CHECK, File("/etc/rackready/a", "2\n"))], run="r2")
     node.path(journal(node)[-1]["backup"]).write_text("3\n")
     (answer,) = node.converge(undo_steps(node, "r2"), run="r3")
-    assert (answer.outcome, node.path("/etc/a").read_text()) == (REFUSED, "2\n")
+    assert (answer.outcome, node.path("/etc/rackready/a").read_text()) == (REFUSED, "2\n")
     assert "missing or damaged" in answer.reason
 
 
 def test_a_replaced_link_is_undone(node: SmallNode, shell: list[str]) -> None:
-    node.converge([(CHECK, Link("/etc/a", "1"))])
-    node.converge([(CHECK, Link("/etc/a", "2"))], run="r2", shell=shell)
-    assert os.readlink(node.path("/etc/a")) == "2"
+    node.converge([(CHECK, Link("/etc/rackready/a", "1"))])
+    node.converge([(CHECK, Link("/etc/rackready/a", "2"))], run="r2", shell=shell)
+    assert os.readlink(node.path("/etc/rackready/a")) == "2"
     assert {a.outcome for a in node.converge(undo_steps(node, "r2"), "r3", shell)} == {DONE}
-    assert os.readlink(node.path("/etc/a")) == "1"
+    assert os.readlink(node.path("/etc/rackready/a")) == "1"
     assert {a.outcome for a in node.converge(undo_steps(node), "r4", shell)} == {DONE}
-    assert not os.path.lexists(node.path("/etc/a"))
+    assert not os.path.lexists(node.path("/etc/rackready/a"))
+
+
+def test_removal_after_undo_takes_the_records(node: SmallNode, shell: list[str]) -> None:
+    node.converge([(CHECK, File("/etc/rackready/a", "a\n"))])
+    node.converge(undo_steps(node), run="r2")
+    assert remove_steps(node) == []
+    assert node.path(f"{STATE}/manifest").exists()
+    (answer,) = node.converge([], "r3", shell, everything=True)
+    assert (answer.subject, answer.outcome) == (STATE, DONE)
+    assert not node.path(STATE).exists() and not node.path("/run/rackready.lock").exists()
 
 
 def test_remove_keeps_what_a_person_changed(node: SmallNode, shell: list[str]) -> None:
@@ -213,7 +226,13 @@ def test_remove_keeps_what_a_person_changed(node: SmallNode, shell: list[str]) -
         {"kind": "undo", "id": "r1:1", "subject": "x", "undoes": "r1:0"},
         {"kind": "file", "id": "r1:1", "subject": "/etc/../a", "before": "absent", "after": "0"},
         {"kind": "dir", "id": "r1:1", "subject": "/etc/$(touch x)"},
-        {"kind": "link", "id": "r1:1", "subject": "/etc/a", "before": "absent", "after": "a\nb"},
+        {
+            "kind": "link",
+            "id": "r1:1",
+            "subject": "/etc/rackready/a",
+            "before": "absent",
+            "after": "a\nb",
+        },
         {"kind": "setting", "id": "r1:1", "subject": "x", "script": "/bin/sh", "before": "1"},
     ],
 )
@@ -260,9 +279,9 @@ def test_reload_only_where_it_runs_and_something_changed(node: SmallNode) -> Non
 def test_a_reload_that_fails_is_an_answer(node: SmallNode) -> None:
     node.path("/run/systemd/system").mkdir(parents=True)
     node.stand_in("systemctl", "echo 'Failed to connect to bus' >&2; exit 1")
-    answers = node.converge([(CHECK, File("/etc/systemd/system/a.service", "[Unit]\n"))])
+    answers = node.converge([(CHECK, File("/etc/systemd/system/rackready-a.service", "[Unit]\n"))])
     assert [(a.subject, a.outcome) for a in answers] == [
-        ("/etc/systemd/system/a.service", DONE),
+        ("/etc/systemd/system/rackready-a.service", DONE),
         ("systemctl", REFUSED),
     ]
     assert answers[1].reason == "systemctl daemon-reload failed: Failed to connect to bus"

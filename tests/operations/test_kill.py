@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from small_node import (
+    CARD,
     CHECK,
     CONF,
     NIC,
@@ -35,7 +36,7 @@ WISH: list[tuple[str, Step]] = [
     (CHECK, File(CONF, f"{NIC} 15b3:1021 256\n")),  # was ours, and a person changed it
     (CHECK, template(UNIT)),  # in a folder that is not there yet
     (CHECK, Link(WANTS, "../rackready-max-read-request.service")),
-    (CHECK, Setting(SCRIPT, NIC, "256")),
+    (CHECK, Setting(SCRIPT, NIC, "256", CARD)),
 ]
 HAND = f"{NIC} 15b3:1021 512\n"
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_node import CONF, NIC, SCRIPT, TEMPLATES, SmallNode
+from small_node import CARD, CONF, NIC, SCRIPT, TEMPLATES, SmallNode
 
 CASES: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("max_read_request.yaml").read_text()
@@ -114,16 +114,35 @@ def test_without_configuration_nothing_is_wished(node: SmallNode) -> None:
 def test_read_and_restore(node: SmallNode, shell: list[str], writer: str) -> None:
     node.add_function(control=0x1937)
     assert run(node, "read", NIC, shell=shell).stdout == "256\n"
-    assert run(node, "restore", NIC, "4096", shell=shell, writer=writer).returncode == 0
+    assert run(node, "restore", NIC, "4096", CARD, shell=shell, writer=writer).returncode == 0
     assert run(node, "read", NIC, shell=shell).stdout == "4096\n"
     assert node.control() == 0x5937
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_another_card_is_not_restored(node: SmallNode, shell: list[str], writer: str) -> None:
+    node.add_function(control=0x1937, card="8086:1572")
+    done = run(node, "restore", NIC, "4096", CARD, shell=shell, writer=writer)
+    assert (done.returncode, node.control()) == (1, 0x1937)
+    assert f"{NIC}: refused: 8086:1572 sits there, not {CARD}" in done.stderr
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_only_network_cards_are_set(node: SmallNode, shell: list[str], writer: str) -> None:
+    node.add_function(base_class=0x01)
+    configure(node, f"{NIC} {CARD} 256\n")
+    for words in (["apply"], ["restore", NIC, "256", CARD]):
+        done = run(node, *words, shell=shell, writer=writer)
+        assert (done.returncode, node.control()) == (1, 0x5937)
+        assert f"{NIC}: refused: no network card: its class is 01xxxx" in done.stderr
+    assert run(node, "read", NIC, shell=shell).stdout == "4096\n"
 
 
 def test_a_virtual_function_is_never_touched(node: SmallNode, shell: list[str]) -> None:
     node.add_function()
     node.path(f"/sys/bus/pci/devices/{NIC}/physfn").symlink_to("../0000:33:00.9")
     configure(node, f"{NIC} 15b3:1021 256\n")
-    for words in (["apply"], ["read", NIC], ["restore", NIC, "256"]):
+    for words in (["apply"], ["read", NIC], ["restore", NIC, "256", CARD]):
         done = run(node, *words, shell=shell)
         assert (done.returncode, done.stdout, node.control()) == (1, "", 0x5937)
         assert "virtual function" in done.stderr
@@ -193,7 +212,9 @@ def test_bit_15_is_never_written(node: SmallNode) -> None:
     assert node.control() == 0x1937
 
 
-@pytest.mark.parametrize("words", [[], ["read"], ["set", NIC], ["apply", NIC, "256"], ["restore"]])
+@pytest.mark.parametrize(
+    "words", [[], ["read"], ["set", NIC], ["apply", NIC, "256"], ["restore", NIC, "256"]]
+)
 def test_usage(node: SmallNode, words: list[str]) -> None:
     done = run(node, *words)
     assert done.returncode == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from small_node import (
+    CARD,
     CHECK,
     CONF,
     NIC,
@@ -26,6 +28,7 @@ from small_node import (
 from rackready.change import File, Outcome, Setting
 from rackready.operations.converge import read_answers, render
 
+LOST = "/etc/rackready/test-of-a-lost-variable"
 DONE, SAME, REFUSED = Outcome.DONE, Outcome.SAME, Outcome.REFUSED
 
 
@@ -70,16 +73,16 @@ def test_no_marker_stops_before_any_write(node: SmallNode, shell: list[str]) -> 
 @pytest.mark.skipif(Path("/.rackready-emulated").exists(), reason="this is an emulated root")
 def test_lost_variable_refuses_on_the_machine(node: SmallNode) -> None:
     """A script planned for an emulated node, run on a real one without the variables."""
-    script = render([(CHECK, File("/rackready-test", "x\n"))], run="r", owner="a", emulated=True)
+    script = render([(CHECK, File(LOST, "x\n"))], run="r", owner="a", emulated=True)
     done = node.sh(script, RACKREADY_ROOT="", RACKREADY_EMULATED="")
     (answer,), _ = read_answers(done.stdout.splitlines())
     assert answer.reason == "planned for a node that is emulated, and this one is real"
-    assert not Path("/rackready-test").exists()
+    assert not Path(LOST).exists()
 
 
 @pytest.mark.skipif(Path("/.rackready-emulated").exists(), reason="this is an emulated root")
 def test_not_root(node: SmallNode) -> None:
-    script = render([(CHECK, File("/rackready-test", "x\n"))], run="r", owner="a", emulated=False)
+    script = render([(CHECK, File(LOST, "x\n"))], run="r", owner="a", emulated=False)
     user = [] if os.getuid() else ["setpriv", "--reuid=65534", "--clear-groups"]
     done = node.sh(script, [*user, "sh"], RACKREADY_ROOT="", RACKREADY_EMULATED="")
     (answer,), _ = read_answers(done.stdout.splitlines())
@@ -124,7 +127,9 @@ def test_a_lock_that_is_given_back_is_waited_for(node: SmallNode) -> None:
         held = file.fileno()
         # The script inherits the holder's lock: its first sleep gives it back.
         node.stand_in("sleep", f"exec flock -u {held}")
-        script = render([(CHECK, File("/etc/a", "a\n"))], run="r1", owner="ann", emulated=True)
+        script = render(
+            [(CHECK, File("/etc/rackready/a", "a\n"))], run="r1", owner="ann", emulated=True
+        )
         done = node.sh(script, keep=[held])
     (answer,), _ = read_answers(done.stdout.splitlines())
     assert answer.outcome is DONE
@@ -135,10 +140,10 @@ def test_a_lock_that_was_removed_while_waiting_is_no_lock(node: SmallNode) -> No
     lock = node.path("/run/rackready.lock")
     node.stand_in("sleep", "exit 0")
     node.stand_in("flock", 'rm "$RACKREADY_ROOT/run/rackready.lock"; exec /usr/bin/flock "$@"')
-    (answer,) = node.converge([(CHECK, File("/etc/a", "a\n"))])
+    (answer,) = node.converge([(CHECK, File("/etc/rackready/a", "a\n"))])
     assert answer.outcome is REFUSED
     node.path("/sbin/flock").unlink()
-    assert outcomes(node, [(CHECK, File("/etc/a", "a\n"))]) == {DONE}
+    assert outcomes(node, [(CHECK, File("/etc/rackready/a", "a\n"))]) == {DONE}
     assert lock.read_text() == ""
 
 
@@ -164,26 +169,30 @@ def test_two_runs_at_once_write_one_after_the_other(node: SmallNode, tmp_path: P
 
 
 def test_read_only_folder(node: SmallNode, shell: list[str]) -> None:
-    node.path("/etc").chmod(0o555)  # which does not hold root up
-    with mounted(node.path("/etc"), "ro") if os.getuid() == 0 else nullcontext():
+    folder = node.path("/etc/rackready")
+    folder.mkdir(mode=0o555)  # which does not hold root up
+    with mounted(folder, "ro") if os.getuid() == 0 else nullcontext():
         before = node.snapshot()
-        (answer,) = node.converge([(CHECK, File("/etc/a", "a\n"))], shell=shell)
+        (answer,) = node.converge([(CHECK, File("/etc/rackready/a", "a\n"))], shell=shell)
         assert answer.outcome is REFUSED
         assert "Read-only file system" in answer.reason or "Permission denied" in answer.reason
         assert node.snapshot() == before
-    node.path("/etc").chmod(0o755)
+    folder.chmod(0o755)
     # Nothing there is claimed to be ours.
-    assert node.path(f"{STATE}/manifest").read_text().splitlines()[-1] == "gone /etc/a"
+    assert node.path(f"{STATE}/manifest").read_text().splitlines()[-1] == "gone /etc/rackready/a"
 
 
 def test_full_disk(node: SmallNode, shell: list[str]) -> None:
     with mounted(node.path("/etc"), "size=64k"):
-        wish = [(CHECK, File("/etc/a", "old\n" * 10))]
+        wish = [(CHECK, File("/etc/rackready/a", "old\n" * 10))]
         assert outcomes(node, wish) == {DONE}
         fill_up(node.path("/etc/full"))
         before = node.snapshot()
         answers = node.converge(
-            [(CHECK, File("/etc/a", "new\n" * 3000)), (CHECK, File("/etc/b", "new\n" * 3000))],
+            [
+                (CHECK, File("/etc/rackready/a", "new\n" * 3000)),
+                (CHECK, File("/etc/rackready/b", "new\n" * 3000)),
+            ],
             run="r2",
             shell=shell,
         )
@@ -191,32 +200,48 @@ def test_full_disk(node: SmallNode, shell: list[str]) -> None:
         assert all("No space left on device" in a.reason for a in answers)
         assert node.snapshot() == before
         node.path("/etc/full").unlink()
-        assert outcomes(node, [(CHECK, File("/etc/a", "new\n" * 3000))], run="r3") == {DONE}
+        assert outcomes(node, [(CHECK, File("/etc/rackready/a", "new\n" * 3000))], run="r3") == {
+            DONE
+        }
 
 
 def test_nothing_is_written_that_cannot_be_journaled(node: SmallNode, shell: list[str]) -> None:
     with mounted(node.path("/var/lib"), "size=64k"):
-        node.converge([(CHECK, File("/etc/a", "a\n"))])
+        node.converge([(CHECK, File("/etc/rackready/a", "a\n"))])
         fill_up(node.path("/var/lib/full"))
         with suppress(OSError), node.path(f"{STATE}/journal.jsonl").open("ab", 0) as file:
             file.write(b" " * 4096)
         before = node.snapshot()
         answers = node.converge(
-            [(CHECK, File("/etc/b", "b\n")), (CHECK, File("/etc/c", "c\n"))], "r2", shell
+            [(CHECK, File("/etc/rackready/b", "b\n")), (CHECK, File("/etc/rackready/c", "c\n"))],
+            "r2",
+            shell,
         )
         assert [a.outcome for a in answers] == [REFUSED, REFUSED]
         assert all("No space left on device" in a.reason for a in answers)
         assert node.snapshot() == before
 
 
-def test_half_a_journal_line_does_not_spoil_the_next(node: SmallNode, shell: list[str]) -> None:
-    node.converge([(CHECK, File("/etc/a", "a\n"))])
-    path = node.path(f"{STATE}/journal.jsonl")
-    with path.open("a") as file:
-        file.write('{"id":"r1:2","time":"20')
-    node.converge([(CHECK, File("/etc/b", "b\n"))], shell=shell)
-    assert [entry["subject"] for entry in journal(node)] == ["/etc/a", "/etc/b"]
-    assert journal(node)[-1]["id"] == "r1:3"
+@pytest.mark.parametrize(
+    "torn", [b'{"id":"r1:2","time":"20', b'{"id":"r1:2"' + bytes(100)], ids=["half", "zeros"]
+)
+@pytest.mark.parametrize("record", ["journal.jsonl", "manifest"])
+def test_half_a_line_does_not_spoil_the_next(
+    node: SmallNode, shell: list[str], torn: bytes, record: str
+) -> None:
+    """Half of it came on disk, or its length alone: then it is zeros that power loss left."""
+    node.path("/etc/rackready").mkdir()
+    node.converge([(CHECK, File("/etc/rackready/a", "a\n"))])
+    path = node.path(f"{STATE}/{record}")
+    whole = path.read_bytes()
+    path.write_bytes(whole + torn)
+    node.converge([(CHECK, File("/etc/rackready/b", "b\n"))], shell=shell)
+    lines = path.read_bytes().splitlines()
+    assert lines[:-1] == [*whole.splitlines(), torn]
+    assert b" /etc/rackready/b " in lines[-1] or json.loads(lines[-1])["id"] in ("r1:2", "r1:3")
+    assert [entry["subject"] for entry in journal(node)] == ["/etc/rackready/a", "/etc/rackready/b"]
+    # What is ours is still known to be.
+    assert outcomes(node, [(CHECK, File("/etc/rackready/a", "c\n"))], run="r2") == {DONE}
 
 
 @pytest.mark.parametrize(
@@ -233,7 +258,7 @@ def test_only_the_read_back_counts(node: SmallNode, body: str, reason: str) -> N
     script = node.path(SCRIPT)
     script.parent.mkdir()
     script.write_text(f"{body}\n")
-    (answer,) = node.converge([(CHECK, Setting(SCRIPT, "x", "2"))])
+    (answer,) = node.converge([(CHECK, Setting(SCRIPT, "x", "2", CARD))])
     assert (answer.outcome, answer.reason) == (REFUSED, reason)
 
 
@@ -263,5 +288,5 @@ def test_a_setting_whose_file_was_refused_is_left_alone(node: SmallNode) -> None
 
 
 def test_a_setting_whose_script_is_not_there(node: SmallNode) -> None:
-    (answer,) = node.converge([(CHECK, Setting(SCRIPT, NIC, "256"))])
+    (answer,) = node.converge([(CHECK, Setting(SCRIPT, NIC, "256", CARD))])
     assert (answer.outcome, answer.reason) == (REFUSED, f"{SCRIPT} is not installed")

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyinfra_testing.operations import make_operation_tests
 from small_node import (
+    CARD,
     CHECK,
     SCRIPT,
     SmallNode,
@@ -42,16 +43,16 @@ def test_rendered_scripts_are_clean(node: SmallNode) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        File("/etc/a", "no newline"),
-        File("/etc/a", "bell\0\n"),
-        File("/etc/a", "ä\n"),
+        File("/etc/rackready/a", "no newline"),
+        File("/etc/rackready/a", "bell\0\n"),
+        File("/etc/rackready/a", "ä\n"),
         File("etc/a", "a\n"),
         File("/etc/../a", "a\n"),
         File("/etc/a b", "a\n"),
-        Link("/etc/a", "b c"),
+        Link("/etc/rackready/a", "b c"),
         Link("/etc/", "b"),
-        Setting("/bin/sh", "x", "1"),
-        Setting(SCRIPT, "x", "1; reboot"),
+        Setting("/bin/sh", "x", "1", CARD),
+        Setting(SCRIPT, "x", "1; reboot", CARD),
     ],
 )
 def test_a_step_that_no_plan_may_hold(step: Step) -> None:
@@ -64,8 +65,8 @@ def test_a_step_that_no_plan_may_hold(step: Step) -> None:
 )
 @given(text=st.text(st.characters(min_codepoint=1, max_codepoint=127), max_size=200))
 def test_any_text_arrives_as_it_is(node: SmallNode, text: str) -> None:
-    node.converge([(CHECK, File("/etc/a", f"{text}\n"))])
-    assert node.path("/etc/a").read_bytes() == f"{text}\n".encode()
+    node.converge([(CHECK, File("/etc/rackready/a", f"{text}\n"))])
+    assert node.path("/etc/rackready/a").read_bytes() == f"{text}\n".encode()
 
 
 json_values = st.none() | st.booleans() | st.integers() | st.text(max_size=20)

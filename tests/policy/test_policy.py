@@ -106,6 +106,15 @@ def test_lists_as_a_command_line_gives_them() -> None:
     assert policy.compute_nics == ("mlx5_0",)
 
 
+def test_hexadecimal_numbers_as_a_command_line_gives_them() -> None:
+    data = {"traffic_class": "0xa0", "gid_index": "0x3", "mtu": "0X1068", "rack": "0x1"}
+    policy = Policy.from_data(data, "c1")
+    assert (policy.traffic_class, policy.gid_index, policy.mtu) == (160, 3, 4200)
+    for wrong in ("0x100", "a0", "0x", "0xa0 ", "-0x1", "160", "0xfffffffff"):
+        with pytest.raises(PolicyError, match="traffic_class"):
+            Policy.from_data({"traffic_class": wrong}, "c1")
+
+
 def test_all_problems_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         Policy.from_data({"mtus": 1, "dscp": 64, "gid_index": "x"}, "c1")

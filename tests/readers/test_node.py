@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rackready.facts.capture import read_capture, write_capture
-from rackready.facts.model import Evidence, ManagedFile, Node, Process
+from rackready.facts.model import Evidence, ManagedFile, Node, Process, Records
 from rackready.facts.readers.node import JOURNAL, MANIFEST, read_node
 from rackready.judge import judge
 from rackready.policy import Policy
@@ -163,8 +163,8 @@ def test_manifest() -> None:
     node = altered({"command": MANIFEST, "text": text, "status": 0})
     assert node.managed == (ManagedFile("/a", "file", "2", None, written_mode=0o600),)
     assert [gap.reason for gap in node.gaps] == [
-        "line 5 of the manifest is cut: 'file /cut 3'",
-        "line 6 of the manifest is cut: 'file /e f 0999'",
+        "line 5 of the manifest is damaged: 'file /cut 3'",
+        "line 6 of the manifest is damaged: 'file /e f 0999'",
     ]
 
 
@@ -173,6 +173,26 @@ def test_journal() -> None:
     node = altered({"command": JOURNAL, "text": text, "status": 0})
     assert node.journal == ({"id": "r:1", "kind": "file"},)
     assert len(node.gaps) == 4
+    assert node.records is not None
+    assert node.records.journal_damage == 'line 2 of the journal is damaged: \'{"id":"r:2","kin\''
+
+
+def test_records() -> None:
+    assert captures.node("c500x8-4nic").records == Records()
+    lost = {"command": JOURNAL, "lost": "late 4711"}
+    assert altered(lost).records is None
+    lock = {"command": "cat /run/rackready.lock", "text": "", "status": 0}
+    assert altered(lock).records == Records(there=("/run/rackready.lock",))
+
+
+def test_a_journal_whose_first_line_is_damaged() -> None:
+    """Only where its end alone was read, the first line may be the rest of one."""
+    line = '{"id":"r:1","run":"r"}\n'
+    for text, damaged in (('r:0"}\n' + line, True), ('r:0"}\n' + line * 6000, False)):
+        node = altered({"command": JOURNAL, "text": text, "status": 0})
+        assert node.records is not None
+        assert bool(node.records.journal_damage) is damaged
+        assert node.records.journal_cut is not damaged
 
 
 def test_users() -> None:

@@ -182,7 +182,7 @@ def test_any_text_in_the_table(name: str, message: str) -> None:
 def test_rack_and_problem_are_printed() -> None:
     rack = [finding("rack", Verdict.WARN, message="driver differs"), finding("rack", Verdict.OK)]
     text = printed(report([], rack, problem="interrupted"))
-    assert "rack: warn pcie.max-read-request: driver differs" in text
+    assert "rack: warn: pcie.max-read-request: driver differs" in text
     assert "interrupted; 0 of 0 nodes at the goal" in text
 
 

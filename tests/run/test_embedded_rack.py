@@ -155,7 +155,7 @@ def test_undo_is_byte_for_byte(rack: Rack, first: Outcome) -> None:
     assert "name it: --data run=RUN" in unnamed.output
     unknown = rack.run("inventory.py", "undo", "--data", "run=20000101-000000")
     assert unknown.status == 1
-    assert "nothing of run 20000101-000000" in unknown.output
+    assert "no journal has anything of run 20000101-000000" in unknown.output
 
 
 def test_removal_leaves_nothing_of_ours(rack: Rack, first: Outcome) -> None:
@@ -174,6 +174,9 @@ def test_removal_leaves_nothing_of_ours(rack: Rack, first: Outcome) -> None:
     assert rack.run(inventory).status == 0
     removed = rack.run(inventory, "remove")
     assert removed.status == 0, removed.output
+    assert "stays until a reboot, unless you undo first: 0000:2d:00.1: 256 (was 4096)" in (
+        removed.output
+    )
     now = snapshot(tree, times=False)
     assert [path for path in now if "rackready" in path.removeprefix(".rackready-emulated")] == []
     assert set(now) == set(before)
@@ -182,6 +185,19 @@ def test_removal_leaves_nothing_of_ours(rack: Rack, first: Outcome) -> None:
     assert [Path(path).name for path in differing] == ["config"]
     again = rack.run(inventory, "remove")
     assert (again.status, again.nodes["removal"]["changed"]) == (0, [])
+
+
+def test_removal_after_undo_leaves_nothing_either(rack: Rack) -> None:
+    faults = {"max_read_request": {"mlx5_1": 4096}}
+    inventory = rack.inventory([("@emulated/both", {"emulated": "c500x8-2dual", "faults": faults})])
+    rack.run(inventory, "inspect")
+    before = snapshot(rack.trees / "both", times=False)
+    run = rack.run(inventory).report["run"]["id"]
+    assert rack.run(inventory, "undo", "--data", f"run={run}").status == 0
+    twice = rack.run(inventory, "undo", "--data", f"run={run}")
+    assert (twice.status, twice.nodes["both"]["changed"]) == (0, [])
+    assert rack.run(inventory, "remove").status == 0
+    assert snapshot(rack.trees / "both", times=False) == before
 
 
 def test_file_changed_by_hand_is_shown_backed_up_and_written_again(rack: Rack) -> None:
@@ -211,5 +227,10 @@ def test_file_changed_by_hand_is_shown_backed_up_and_written_again(rack: Rack) -
     assert configuration.read_text() == good.replace("256", "512")
 
 
-def test_readme_shows_what_the_first_command_prints() -> None:
-    assert "3 of 3 nodes at the goal (configured)" in (ROOT / "README.md").read_text()
+def test_readme_shows_what_the_first_command_prints(first: Outcome) -> None:
+    readme = (ROOT / "README.md").read_text()
+    _, sample, _ = readme.partition("and exit status 0")[0].rsplit("```", 2)
+    printed = [line.strip() for line in first.output.splitlines()]
+    lines = [line.strip() for line in sample.splitlines()]
+    assert len(lines) > 10
+    assert [line for line in lines if line not in printed] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gevent
 from pyinfra.api import StringCommand
 from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, pop_global_arguments
 from pyinfra.api.host import Host
@@ -28,7 +29,9 @@ def run_probe(host: Host, script: str) -> str:
     """
     arguments = connector_arguments(host) | {"_stdin": script, "_timeout": TIMEOUT}
     try:
-        success, output = host.run_shell_command(StringCommand("sh", "-s"), **arguments)
+        # pyinfra's own limit ends with the output: a node may close that and never end.
+        with gevent.Timeout(TIMEOUT + 15, TimeoutError):
+            success, output = host.run_shell_command(StringCommand("sh", "-s"), **arguments)
     except TimeoutError as error:
         raise ProbeLost(f"no answer within {TIMEOUT} s") from error
     except Exception as error:

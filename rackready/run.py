@@ -66,7 +66,7 @@ class Run:
         self.started = datetime.now(timezone.utc)
         self.problem = ""  # why it ended before its time
         self.console = console(to_stderr)
-        self.owner = f"{getpass.getuser()}@{socket.gethostname()}"
+        self.owner = _owner()
         self.nodes = {host.name: NodeRun(host) for host in hosts}
         self.rack: list[Finding] = []
         self.profiles = load_profiles()
@@ -321,6 +321,15 @@ class Run:
             with suppress(OSError):
                 sys.stdout.flush()
             os._exit(1)
+
+
+def _owner() -> str:
+    """Who runs this, for others who find a node locked."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as in containers
+        user = f"uid{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def inventory_name(host: Host) -> str:

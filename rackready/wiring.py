@@ -15,6 +15,8 @@ from rackready.facts.readers.sysfs import bdf as as_bdf
 from rackready.profile import Profile
 from rackready.wishes import Wishes
 
+_MOST = 256  # accelerators of a node, and NIC ports: beyond, its answer is nonsense, and costs time
+
 
 class Distance(IntEnum):
     """How far two PCI functions are apart, nearest first, as the topology tools name it."""
@@ -98,13 +100,12 @@ def distance(a: PciFunction, b: PciFunction) -> Distance | None:
 
 def accelerator_functions(node: Node, profile: Profile | None) -> tuple[str, ...]:
     """BDFs of the accelerators that the profile knows, without their virtual functions."""
-    return tuple(
-        sorted(
-            function.bdf
-            for function in (node.pci or {}).values()
-            if profile is not None and profile.is_accelerator(function) and not function.physfn
-        )
+    found = sorted(
+        function.bdf
+        for function in (node.pci or {}).values()
+        if profile is not None and profile.is_accelerator(function) and not function.physfn
     )
+    return tuple(found[:_MOST])
 
 
 def is_ipv4(gid: str) -> bool:
@@ -220,7 +221,7 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
             )
         )
 
-    for device in node.rdma or ():
+    for device in (node.rdma or ())[:_MOST]:
         for port in device.ports or (None,):
             netdev = _netdev(device, port, node.net or ())
             interface = interfaces.get(netdev or "")

@@ -35,6 +35,17 @@ def _octets(start: Mapping[str, str], end: Mapping[str, str], port: str) -> tupl
     return totals[0], totals[1]
 
 
+def tables_of(gids: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
+    """GIDs of each port: {("mlx5_0", "ports/1"): {"3": "0000:..."}}."""
+    tables: dict[tuple[str, str], dict[str, str]] = {}
+    for name, fields in gids.items():
+        for key, gid in fields.items():
+            port, found, index = key.partition("/gids/")
+            if found:
+                tables.setdefault((name, port), {})[index] = gid
+    return tables
+
+
 def read_gids(
     fields: Mapping[str, str],
     types: Mapping[str, str] | None,
@@ -42,14 +53,12 @@ def read_gids(
     port: str,
     note: Note,
 ) -> tuple[Gid, ...]:
-    """GID table of one port from its ``gids``, ``gid_attrs/types`` and ``gid_attrs/ndevs``."""
+    """GID table of a port, from its ``gids`` by index, ``gid_attrs/types`` and ``ndevs``."""
     table = []
     for key, value in fields.items():
-        if not key.startswith(f"{port}/gids/"):
-            continue
-        index, gid = number(key.rsplit("/", 1)[-1]), value.lower()
+        index, gid = number(key), value.lower()
         if index is None or not _GID.fullmatch(gid):
-            note(f"no GID: {key}: {value[:60]!r}")
+            note(f"no GID: {port}/gids/{key[:30]}: {value[:60]!r}")
             continue
         version = (types or {}).get(f"{port}/gid_attrs/types/{index}")
         table.append(
@@ -80,6 +89,7 @@ def rdma_devices(
 
     values = attributes(attribute_listing, note)
     gids, types, netdevs = map(by_device, (gid_listing, type_listing, netdev_listing))
+    tables = tables_of(gids or {})
     start, end = (attributes(text, note) for text in counters)
     # Two kinds of lines: "DEVICE/tc/1/traffic_class:160" where the file says something, and the
     # bare path of every such file, so that an empty one is told from a driver without it.
@@ -102,7 +112,7 @@ def rdma_devices(
         table = None
         if gids is not None:
             table = read_gids(
-                gids.get(name, {}),
+                tables.get((name, port), {}),
                 None if types is None else types.get(name, {}),
                 None if netdevs is None else netdevs.get(name, {}),
                 port,

@@ -25,10 +25,13 @@ MARKER = ".rackready-emulated"
 
 
 def folder() -> Path:
-    """Where the trees lie, a folder for each node."""
+    """Where the trees lie, a folder for each node. OSError for a user without a home."""
     if own := os.environ.get("RACKREADY_EMULATOR_DIR"):
         return Path(own).absolute()
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise OSError("no home folder: set RACKREADY_EMULATOR_DIR") from error
     return Path(state).absolute() / "rackready" / "emulated"
 
 

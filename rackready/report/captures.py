@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from rackready.catalog import load_profiles
-from rackready.facts.capture import read_capture
+from rackready.facts.capture import LARGEST, read_capture
 from rackready.finding import worst
 from rackready.judge import judge, judge_rack
 from rackready.policy import Policy
@@ -26,7 +26,9 @@ def check_captures(paths: Sequence[Path], policy: Policy, as_json: bool, console
     """
     profiles, judgements, unreadable = load_profiles(), [], []
     for path in paths:
-        capture = read_capture(path.read_bytes(), path.name.removesuffix(".capture"))
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)  # enough to see that it is too large
+        capture = read_capture(data, path.name.removesuffix(".capture"))
         if not capture.evidence:
             unreadable.append(f"{path}: {capture.gaps[0].reason if capture.gaps else 'empty'}")
             continue

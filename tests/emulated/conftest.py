@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+import rackready.connect  # noqa: F401  # puts the hooks in place, as each pyinfra run does
+
 
 @pytest.fixture(autouse=True)
 def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

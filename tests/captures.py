@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -24,7 +25,9 @@ from rackready.judge import probe_wishes
 from rackready.profile import Profile
 
 TODAY = date(2026, 12, 1)
-_TREES = tempfile.TemporaryDirectory(prefix="rackready-captures-")
+_TREES = tempfile.mkdtemp(prefix="rackready-captures-")
+# Not by Python: under gevent it would hold a descriptor for every folder (emulator/tree.py).
+atexit.register(subprocess.run, ["rm", "-rf", _TREES], check=False)
 
 
 @cache
@@ -39,9 +42,9 @@ def capture_text(description: str, faults: Mapping[str, Any] | None = None) -> s
 
 @cache
 def _capture_text(description: str, faults: str) -> str:
-    name = f"n{len(os.listdir(_TREES.name)):03}"
+    name = f"n{len(os.listdir(_TREES)):03}"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RACKREADY_EMULATOR_DIR", _TREES.name)
+        patch.setenv("RACKREADY_EMULATOR_DIR", _TREES)
         tree = build(name, description, json.loads(faults))
     done = subprocess.run(
         ["sh", "-s"],

@@ -33,7 +33,7 @@ def run_probe(host: Host, script: str) -> str:
         with gevent.Timeout(TIMEOUT + 15, TimeoutError):
             success, output = host.run_shell_command(StringCommand("sh", "-s"), **arguments)
     except TimeoutError as error:
-        raise ProbeLost(f"no answer within {TIMEOUT} s") from error
+        raise ProbeLost(str(error) or f"no answer within {TIMEOUT} s") from error
     except Exception as error:
         words = " ".join(str(error).split()) or type(error).__name__
         lost = "" if words.startswith("sudo asks") else "connection lost: "

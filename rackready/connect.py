@@ -25,7 +25,9 @@ __all__ = ["EmulatedConnector"]
 _MOST = 8 << 20
 _LINE = 100  # that a line takes however short it is
 _LONGEST = 1 << 20  # a longer line is parted
+_ENDING = 30  # seconds for a command to end after its output has
 _transport_init = paramiko.Transport.__init__
+_exit_status = paramiko.Channel.recv_exit_status
 _getpass = util.getpass
 
 
@@ -34,6 +36,13 @@ def _transport_without_delay(self: Any, sock: Any, *args: Any, **kwargs: Any) ->
     _transport_init(self, sock, *args, **kwargs)
     with contextlib.suppress(AttributeError, OSError):  # a proxy command has no socket of its own
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _recv_exit_status(self: Any) -> int:
+    """Of a command whose output has ended; pyinfra would wait for it without limit."""
+    if not self.status_event.wait(_ENDING):
+        raise TimeoutError(f"it closed its output and did not end within {_ENDING} s")
+    return _exit_status(self)
 
 
 def _read_buffer(
@@ -74,6 +83,7 @@ def _no_prompt(prompt: str = "Password: ", stream: TextIO | None = None) -> str:
 def install() -> None:
     """Put the hooks in place; doing it twice does no harm."""
     paramiko.Transport.__init__ = _transport_without_delay  # type: ignore[method-assign]
+    paramiko.Channel.recv_exit_status = _recv_exit_status  # type: ignore[method-assign]
     util.read_buffer = _read_buffer
     util.getpass = _no_prompt
     recorder.install()

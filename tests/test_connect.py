@@ -56,6 +56,16 @@ def test_output_without_end_is_not_kept(line: bytes) -> None:
     assert max(map(len, kept)) <= 1 << 20
 
 
+def test_a_command_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "_ENDING", 0.01)
+    channel = paramiko.Channel(1)
+    with pytest.raises(TimeoutError, match="did not end"):
+        channel.recv_exit_status()
+    channel.exit_status = 7
+    channel.status_event.set()
+    assert channel.recv_exit_status() == 7
+
+
 def test_hooks_can_be_installed_twice() -> None:
     before = paramiko.Transport.__init__
     connect.install()

@@ -26,11 +26,17 @@ _COLUMNS = {
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 
 
+_TOLD = 10  # faults; a file with more is most likely no host list
+
+
 class RosterError(ValueError):
     """What is wrong with a host list: one line for each fault, with file and line number."""
 
     def __init__(self, faults: Iterable[str]) -> None:
-        super().__init__("\n".join(faults))
+        faults = list(faults)
+        more = len(faults) - _TOLD
+        rest = [f"... and {more} more: is this a list of hosts?"] if more > 0 else []
+        super().__init__("\n".join([*faults[:_TOLD], *rest]))
 
 
 @dataclass(frozen=True)

@@ -311,7 +311,8 @@ class Run:
         with suppress(OSError):
             print_report(self.report(), self.console)
         self.show(failure or f"report: {self.folder}/report.json")
-        if missed and not failure and not self.problem and not self.dry:
+        # undo takes the name of a run as well, and what it says of one is better than a hint
+        if missed and not (failure or self.problem or self.dry or self.deploy == "undo"):
             again = f"{shlex.quote(str(self.folder / 'retry.py'))} deploys/{self.deploy}.py -y"
             self.show(f"again for those that missed it: pyinfra {again}")
         if any(node.error.startswith("unreachable") for node in self.nodes.values()):

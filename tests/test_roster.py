@@ -158,3 +158,9 @@ def test_any_text_is_a_roster_or_a_stated_fault(text: str) -> None:
 def test_values_survive_quoting(value: str) -> None:
     entry = roster.Entry("a", {"rack": value})
     assert groups(roster.inventory([entry], "x"))["metax"] == [("a", {"rack": value})]
+
+
+def test_file_that_is_no_host_list_is_told_in_a_few_lines() -> None:
+    faults = str(roster.RosterError(f"README.md:{line}: no host" for line in range(600)))
+    assert faults.count("\n") == 10
+    assert faults.endswith("... and 590 more: is this a list of hosts?")

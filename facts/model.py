@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import ClassVar
+
+from rackready.facts.parts.store import Facts
 
 
 def _empty() -> Mapping[str, str]:
@@ -23,6 +26,8 @@ class Evidence:
     ``text`` holds bytes that are not UTF-8 as surrogates (``surrogateescape``).
     ``status`` is the exit status; None when there is none, and ``lost`` then says why
     (``late 4711``: abandoned with that pid; ``absent``: no such command; ``skipped ...``; ``cut``).
+    Of a paste there is also the whole ``line`` that was typed, and ``filters``: the commands that
+    the output went through, so that what is missing in it proves nothing.
     """
 
     host: str
@@ -30,6 +35,8 @@ class Evidence:
     text: str
     status: int | None = 0
     lost: str = ""
+    filters: tuple[str, ...] = ()
+    line: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class Gap:
 @dataclass(frozen=True)
 class System:
     """Operating system, kernel, privileges and the machine it runs on."""
+
+    IDENTITY: ClassVar = ((),)
 
     hostname: str | None = None
     os_id: str | None = None  # ID of os-release: "ubuntu"
@@ -69,53 +78,59 @@ class System:
 class Express:
     """PCI Express capability of one function (PCIe Base Specification, chapter 7.5.3)."""
 
-    offset: int
-    port_type: int  # 0 endpoint, 4 root port, 5 switch upstream, 6 switch downstream
-    device_capabilities: int
-    device_control: int
-    link_capabilities: int
-    link_status: int
+    IDENTITY: ClassVar = ((),)
+
+    offset: int | None = None
+    port_type: int | None = None  # 0 endpoint, 4 root port, 5 switch upstream, 6 switch downstream
+    device_capabilities: int | None = None
+    device_control: int | None = None
+    link_capabilities: int | None = None
+    link_status: int | None = None
 
     @property
     def max_read_request(self) -> int | None:
         """Bytes; None for the two reserved encodings."""
-        return _size(self.device_control >> 12 & 7)
+        return _size(self.device_control, 12)
 
     @property
     def max_payload(self) -> int | None:
         """Bytes, as set."""
-        return _size(self.device_control >> 5 & 7)
+        return _size(self.device_control, 5)
 
     @property
     def max_payload_supported(self) -> int | None:
         """Bytes, as the function is able to."""
-        return _size(self.device_capabilities & 7)
+        return _size(self.device_capabilities, 0)
 
     @property
-    def link_speed(self) -> int:
+    def link_speed(self) -> int | None:
         """Current link speed as PCIe generation (1 = 2.5 GT/s ... 6 = 64 GT/s); 0 = no link."""
-        return self.link_status & 0xF
+        return None if self.link_status is None else self.link_status & 0xF
 
     @property
-    def link_width(self) -> int:
-        return self.link_status >> 4 & 0x3F
+    def link_width(self) -> int | None:
+        return None if self.link_status is None else self.link_status >> 4 & 0x3F
 
     @property
-    def link_speed_max(self) -> int:
-        return self.link_capabilities & 0xF
+    def link_speed_max(self) -> int | None:
+        return None if self.link_capabilities is None else self.link_capabilities & 0xF
 
     @property
-    def link_width_max(self) -> int:
-        return self.link_capabilities >> 4 & 0x3F
+    def link_width_max(self) -> int | None:
+        return None if self.link_capabilities is None else self.link_capabilities >> 4 & 0x3F
 
 
-def _size(encoding: int) -> int | None:
+def _size(register: int | None, shift: int) -> int | None:
+    """128 << the three bits at ``shift``."""
+    encoding = 7 if register is None else register >> shift & 7
     return 128 << encoding if encoding <= 5 else None
 
 
 @dataclass(frozen=True)
 class PciFunction:
     """One PCI function. ``bridges`` leads from the root port down to the bridge just above it."""
+
+    IDENTITY: ClassVar = (("bdf",),)
 
     bdf: str
     vendor: int | None = None
@@ -141,6 +156,8 @@ class PciFunction:
 class Gid:
     """One entry of a GID table. ``gid`` in full: eight groups of four hex digits."""
 
+    IDENTITY: ClassVar = (("index",),)
+
     index: int
     gid: str
     version: str | None = None  # "v1", "v2"; "ib" on InfiniBand
@@ -149,6 +166,8 @@ class Gid:
 
 @dataclass(frozen=True)
 class RdmaPort:
+    IDENTITY: ClassVar = (("number",),)
+
     number: int
     link_layer: str | None = None  # "Ethernet", "InfiniBand"
     state: str | None = None  # "ACTIVE", "DOWN", "INIT", ...
@@ -162,6 +181,8 @@ class RdmaPort:
 
 @dataclass(frozen=True)
 class RdmaDevice:
+    IDENTITY: ClassVar = (("name",),)
+
     name: str
     bdf: str | None = None
     ports: tuple[RdmaPort, ...] = ()
@@ -172,6 +193,8 @@ class RdmaDevice:
 
 @dataclass(frozen=True)
 class NetDevice:
+    IDENTITY: ClassVar = (("name",),)
+
     name: str
     bdf: str | None = None  # "" = not a PCI device
     mac: str | None = None
@@ -186,8 +209,10 @@ class NetDevice:
 class Accelerator:
     """One accelerator as its own management tool shows it."""
 
-    index: int
-    model: str
+    IDENTITY: ClassVar = (("index",), ("bdf",))
+
+    index: int | None = None
+    model: str | None = None
     bdf: str | None = None
     state: str | None = None  # "Available", or the reason why not
     uuid: str | None = None
@@ -203,6 +228,8 @@ class Accelerator:
 class AcceleratorStack:
     """Accelerators and the software that drives them."""
 
+    IDENTITY: ClassVar = ((),)
+
     accelerators: tuple[Accelerator, ...] | None = None
     attached: int | None = None  # the tool's own count
     tool_version: str | None = None
@@ -216,11 +243,22 @@ class AcceleratorStack:
 class Module:
     """A loaded kernel module."""
 
+    IDENTITY: ClassVar = (("name",),)
+
     name: str
     references: int | None = None  # None: this kernel does not count them
     holders: tuple[str, ...] = ()
     version: str | None = None
     parameters: Mapping[str, str] = field(default_factory=_empty)
+
+
+@dataclass(frozen=True)
+class KernelLog:
+    """Messages of the kernel, oldest first, without time stamps."""
+
+    IDENTITY: ClassVar = ()
+
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -271,3 +309,5 @@ class Node:
     users: tuple[Process, ...] | None = None  # processes that hold an accelerator open
     schedulers: tuple[str, ...] | None = None  # slurmd, kubelet, ... that run
     gaps: tuple[Gap, ...] = ()
+    facts: Facts = field(default_factory=Facts)  # all else that readers found, by its type
+    probed: bool = False  # the probe looked at all there is; else somebody pasted what he had

@@ -1,19 +1,22 @@
 """What a check is: one small pure function, from what a node is to findings.
 
 A check yields cases (``yield case("too-large", bdf, observed=4096, expected=256)``). The verdict of
-each case stands at the check, what it says to a person in ``checks/en.yaml``, to be translated.
+each case stands at the check, what it says to a person in ``checks/en/DOMAIN.yaml``, to be
+translated; the domain is the part of the check's id before the dot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from typing import Any, TypeVar
 
 import yaml
 
 from rackready.facts.model import Node
+from rackready.facts.parts.store import Facts
 from rackready.finding import Finding, Verdict
 from rackready.profile import Profile
 from rackready.wiring import Wiring
@@ -22,12 +25,19 @@ from rackready.wishes import Wishes
 
 @dataclass(frozen=True)
 class View:
-    """What a check of one node looks at."""
+    """
+    What a check of one node looks at.
+
+    ``node.probed`` is False when somebody pasted what he had: then what is not there proves
+    nothing, and no finding says that it is missing. ``job`` holds what was pasted beside the hosts:
+    launch command, environment, log.
+    """
 
     node: Node
     wiring: Wiring
     profile: Profile | None
     wishes: Wishes
+    job: Facts = field(default_factory=Facts)
 
     @property
     def product(self) -> str:
@@ -38,10 +48,21 @@ class View:
 
 @dataclass(frozen=True)
 class Rack:
-    """The nodes of one run together; ``expected`` counts those that could not be seen as well."""
+    """
+    The nodes of one run together; ``expected`` counts those that could not be seen as well.
+
+    ``job`` holds facts that belong to no single node: launch command, environment, log.
+    """
 
     views: tuple[View, ...]
     expected: int
+    job: Facts = field(default_factory=Facts)
+
+    def sources(self) -> Iterator[tuple[str, Facts]]:
+        """Facts of the job, then those of each node, with the host's name ("" = the job)."""
+        yield "", self.job
+        for view in self.views:
+            yield view.node.name, view.node.facts
 
     @property
     def whole(self) -> bool:
@@ -50,7 +71,11 @@ class Rack:
 
 @dataclass(frozen=True)
 class Case:
-    """One outcome of a check for one subject; ``values`` fill the text, ``data`` feeds the plan."""
+    """
+    One outcome of a check for one subject; ``values`` fill the text, ``data`` feeds the plan.
+
+    A check of the rack names the ``host`` among the values where one node alone is at fault.
+    """
 
     name: str
     subject: str
@@ -78,14 +103,14 @@ class Check:
 
     @property
     def text(self) -> Mapping[str, Any]:
-        return texts()[self.id]
+        return texts(self.id.partition(".")[0])[self.id]
 
     def run(self, seen: View | Rack, host: str) -> list[Finding]:
         """Findings of this check; never raises, whatever the node is like."""
         found: list[Finding] = []
         try:
             for item in self.function(seen):
-                found.append(self._finding(item, host, terms(seen)))
+                found.append(self.finding(item, host, terms(seen)))
         except Exception as error:
             # One node's oddity must not stop the others: it becomes a finding of that node.
             found.append(
@@ -101,7 +126,8 @@ class Check:
             )
         return found
 
-    def _finding(self, item: Case, host: str, terms: Mapping[str, str]) -> Finding:
+    def finding(self, item: Case, host: str, terms: Mapping[str, str]) -> Finding:
+        host = str(item.values.get("host", host))
         text = self.text
         words = text["cases"][item.name]
         values = {**terms, "subject": item.subject, "host": host, **item.values}
@@ -149,24 +175,40 @@ RACK_CHECKS: dict[str, Check] = {}
 
 def check(
     identity: str, **cases: Verdict
+) -> Callable[[Callable[[View], Cases]], Callable[[View], Cases]]:
+    """
+    Register a check of single nodes.
+
+    Each keyword is a case (``too_large``: ``too-large``) and its verdict.
+    """
+    return _registered(NODE_CHECKS, identity, cases)
+
+
+def rack_check(
+    identity: str, **cases: Verdict
+) -> Callable[[Callable[[Rack], Cases]], Callable[[Rack], Cases]]:
+    """Register a check that looks at all nodes, or at a job that runs on them."""
+    return _registered(RACK_CHECKS, identity, cases)
+
+
+def _registered(
+    registry: dict[str, Check], identity: str, cases: Mapping[str, Verdict]
 ) -> Callable[[Callable[[Seen], Cases]], Callable[[Seen], Cases]]:
-    """Register a check; each keyword is a case (``too_large``: ``too-large``) and its verdict."""
     verdicts = {name.replace("_", "-"): verdict for name, verdict in cases.items()}
 
     def register(function: Callable[[Seen], Cases]) -> Callable[[Seen], Cases]:
-        registry = RACK_CHECKS if identity.startswith("rack.") else NODE_CHECKS
         registry[identity] = Check(identity, verdicts, function)
         return function
 
     return register
 
 
-_texts: dict[str, Mapping[str, Any]] = {}
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def texts() -> Mapping[str, Mapping[str, Any]]:
-    """What each check says, by its id; read once."""
-    if not _texts:
-        source = files("rackready.checks").joinpath("en.yaml").read_text(encoding="utf-8")
-        _texts.update(yaml.safe_load(source))
-    return _texts
+@cache
+def texts(domain: str) -> Mapping[str, Mapping[str, Any]]:
+    """What the checks of a domain say, by their ids."""
+    source = files("rackready.checks").joinpath(f"en/{domain}.yaml").read_text(encoding="utf-8")
+    found: dict[str, Mapping[str, Any]] = yaml.load(source, _Loader)
+    return found

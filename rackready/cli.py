@@ -5,12 +5,17 @@ from __future__ import annotations
 import keyword
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rackready import __version__
 
+if TYPE_CHECKING:
+    from rackready.policy import Policy
+
 _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
+_given = click.Path(exists=True, path_type=Path)
 _limit = click.option("--limit", multiple=True, metavar="PATTERN", help="Host glob or group.")
 
 
@@ -83,17 +88,60 @@ def inventory(source: str, output: Path | None, group: str, force: bool) -> None
 @click.option("--json", "as_json", is_flag=True, help="Findings as JSON.")
 def check(captures: tuple[Path, ...], policy_file: Path | None, as_json: bool) -> None:
     """Judge CAPTURES that were made on nodes before."""
-    from rackready.checks import all_checks
-    from rackready.policy import Policy, PolicyError
     from rackready.report.captures import check_captures
     from rackready.report.table import console
 
+    sys.exit(check_captures(captures, _policy(policy_file), as_json, console()))
+
+
+def _policy(path: Path | None) -> Policy:
+    from rackready.checks import all_checks
+    from rackready.policy import Policy, PolicyError
+
     try:
-        policy = Policy.from_file(policy_file) if policy_file else Policy()
+        policy = Policy.from_file(path) if path else Policy()
         policy.require_checks(all_checks())
     except PolicyError as error:
         raise Refusal(str(error)) from error
-    sys.exit(check_captures(captures, policy, as_json, console()))
+    return policy
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True, type=_given, metavar="PATH...")
+@click.option("--policy", "policy_file", type=_existing, help="What the site wants, as YAML.")
+@click.option("--json", "as_json", is_flag=True, help="Findings as JSON.")
+def diagnose(paths: tuple[Path, ...], policy_file: Path | None, as_json: bool) -> None:
+    """Say what is wrong, from outputs of tools in files and folders.
+
+    The files of a folder belong to one host, and each of its sub-folders is a host; then the files
+    beside them are of the job: launch command, environment, log. A leading line such as
+    "# lspci -vvv" says which command printed what follows; most outputs are known by their shape.
+
+    Exit status: 0 nothing failed, 1 something did, 2 nothing could be read.
+    """
+    from datetime import date
+
+    from rackready import diagnose
+    from rackready.catalog import load_profiles
+    from rackready.finding import Verdict, worst
+    from rackready.report import diagnosis
+    from rackready.report.table import console
+
+    try:
+        pile = diagnose.collect(paths)
+    except OSError as error:
+        raise Refusal(f"{error.filename}: {error.strerror}") from error
+    policy = _policy(policy_file)
+    if not pile.readable:
+        gaps = [gap for host in (*pile.hosts, pile.job) for gap in host.gaps]
+        told = "; ".join(f"{gap.command}: {gap.reason}" for gap in gaps[:3])
+        raise Refusal(f"nothing here could be read: {told or 'no text at all'}")
+    found = diagnose.diagnose(pile, load_profiles(), policy, date.today())
+    if as_json:
+        click.echo(diagnosis.as_json(found))
+    else:
+        diagnosis.print_diagnosis(found, console())
+    sys.exit(int(worst(f for f in found.findings if not f.waived) is Verdict.FAIL))
 
 
 @main.command()

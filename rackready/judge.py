@@ -9,6 +9,7 @@ from datetime import date
 from rackready.check import Rack, View
 from rackready.checks import check_node, check_rack
 from rackready.facts.capture import Capture, ProbeWishes
+from rackready.facts.parts.store import Facts
 from rackready.facts.readers.node import read_node
 from rackready.finding import Finding, NodeVerdict, Verdict, node_verdict
 from rackready.policy import Policy
@@ -48,26 +49,42 @@ class Judgement:
 
 
 def judge(
-    name: str, capture: Capture, profiles: Sequence[Profile], policy: Policy, today: date
+    name: str,
+    capture: Capture,
+    profiles: Sequence[Profile],
+    policy: Policy,
+    today: date,
+    probed: bool = True,
+    job: Facts | None = None,
 ) -> Judgement:
-    """Read, wire and check one node. Raises nothing, whatever the capture holds."""
-    node = read_node(name, capture.evidence, capture.gaps)
+    """
+    Read, wire and check one node. Raises nothing, whatever the capture holds.
+
+    ``probed``: the capture is the probe's; else it holds what somebody pasted, and ``job`` what he
+    pasted beside the hosts.
+    """
+    node = read_node(name, capture.evidence, capture.gaps, probed)
     detected = detect(node, profiles)
     node = replace(node, gaps=node.gaps + detected.gaps)
     wishes = wishes_of(policy, detected.profile)
-    view = View(node, wire(node, detected.profile, wishes), detected.profile, wishes)
+    wiring = wire(node, detected.profile, wishes)
+    view = View(node, wiring, detected.profile, wishes, job or Facts())
     findings = tuple(waived(finding, policy, today) for finding in check_node(view))
     return Judgement(view, policy, findings, today)
 
 
-def judge_rack(judgements: Iterable[Judgement], expected: int) -> list[Finding]:
+def judge_rack(
+    judgements: Iterable[Judgement], expected: int, job: Facts | None = None, host: str = "rack"
+) -> list[Finding]:
     """
-    What has to be equal on all nodes; ``expected`` counts those that could not be seen too.
+    What is judged of all nodes together; ``expected`` counts those that could not be seen too.
 
-    A difference is waived when the policy of every node waives it.
+    ``job`` holds the facts that belong to no single node, ``host`` is what the findings stand
+    under. A difference is waived when the policy of every node waives it.
     """
     judgements = tuple(judgements)
-    findings = check_rack(Rack(tuple(item.view for item in judgements), expected))
+    seen = Rack(tuple(item.view for item in judgements), expected, job or Facts())
+    findings = check_rack(seen, host)
     return [_waived_by_all(finding, judgements) for finding in findings]
 
 

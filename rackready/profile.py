@@ -364,7 +364,9 @@ def detect(node: Node, profiles: Iterable[Profile]) -> Detected:
     gaps: list[Gap] = []
     functions = (node.pci or {}).values()
     by_model: Counter[str] = Counter()
-    for model, count in sorted(Counter(item.model for item in accelerators or ()).items()):
+    for model, count in sorted(
+        Counter(item.model for item in accelerators or () if item.model).items()
+    ):
         name = next((p.name for p in profiles if p.has_model(model)), None)
         if name is None:
             gaps.append(_gap(f"no profile for model {model!r}"))

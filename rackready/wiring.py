@@ -157,6 +157,8 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
 
     Where the site names its compute NICs (by RDMA device, interface or BDF), these are compute;
     else the NICs that share a PCIe switch with an accelerator. All others are left alone.
+    Pastes rarely show where a NIC sits: there, all NICs with RDMA count but bonds, which carry
+    management as a rule.
     """
     accelerators = accelerator_functions(node, profile)
     vendor = profile.detection.vendor.value if profile else None
@@ -188,10 +190,13 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
         near, apart = nearest(bdf)
         names = {name for name in (bdf, device and device.name, net and net.name) if name}
         role = Role.MANAGEMENT
-        if device is not None:
+        if device is not None or (function is not None and not node.probed):
             if wishes.compute_nics is not None:
                 role = Role.COMPUTE if names & wished.keys() else Role.OTHER
                 found.update(names & wished.keys())
+            elif not node.probed:
+                bond = device is not None and "bond" in device.name
+                role = Role.OTHER if bond else Role.COMPUTE
             else:
                 close = apart in (Distance.PIX, Distance.PXB)
                 role = Role.COMPUTE if close else Role.OTHER
@@ -231,6 +236,11 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
     for interface in node.net or ():
         if interface.bdf and interface.name not in taken:
             add(interface.bdf, None, None, interface)
+    if not node.probed:
+        known = {item.bdf for item in ports}
+        for function in functions.values():
+            if function.bdf not in known and _is_rdma_nic(function):
+                add(function.bdf, None, None, None)
 
     order = {Role.COMPUTE: 0, Role.OTHER: 1, Role.MANAGEMENT: 2}
     ports.sort(key=lambda item: (order[item.role], item.bdf or "~", item.port or 0))
@@ -244,6 +254,11 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
         accelerators=accelerators,
         missing=tuple(sorted(wished[name] for name in wished.keys() - found)),
     )
+
+
+def _is_rdma_nic(function: PciFunction) -> bool:
+    """By its maker alone, where no RDMA device names it: all newer NICs of NVIDIA know RDMA."""
+    return function.vendor == 0x15B3 and (function.class_code or 0) >> 16 == 0x02
 
 
 def _netdev(

@@ -17,13 +17,13 @@ MAPPED = ("deploys", "facts", "operations", "profiles", "templates")
 
 # What may import what: a module imports from its own or an earlier group.
 ORDER = (
-    ("facts.model", "finding", "fold", "change", "document", "version"),
-    ("facts.readers",),
-    ("facts.capture", "facts.mask"),
+    ("facts.parts", "facts.model", "finding", "fold", "change", "document", "version"),
+    ("facts.readers", "facts.commands"),
+    ("facts.capture", "facts.mask", "facts.paste"),
     ("profile", "policy", "wishes", "catalog"),
     ("wiring",),
     ("check", "checks"),
-    ("judge", "explain"),
+    ("judge", "explain", "diagnose"),
     ("plan", "undo", "remedies"),
     ("facts.probe", "operations"),
     ("report",),

@@ -111,8 +111,10 @@ def read_stack(outputs: Mapping[str, str], note: Note) -> AcceleratorStack:
     )
     count = _ATTACHED.search(table or "")
 
-    by_index = {item.index: item for item in read_table(table or "")}
+    by_index = {item.index: item for item in read_table(table or "") if item.index is not None}
     for item in read_list(listing or ""):
+        if item.index is None:
+            continue
         known = by_index.get(item.index)
         by_index[item.index] = (
             replace(
@@ -129,7 +131,7 @@ def read_stack(outputs: Mapping[str, str], note: Note) -> AcceleratorStack:
             note(f"GPU {item.index} is {known.bdf} in the table and {item.bdf} in the list")
     links = read_topology(outputs.get("mx-smi topo -m", ""))
     accelerators = tuple(
-        replace(item, links=links.get(item.index)) for _, item in sorted(by_index.items())
+        replace(item, links=links.get(index)) for index, item in sorted(by_index.items())
     )
     properties = "\n".join(outputs.get(f"cat {path}", "") for path in PROPERTIES)
     peer = re.search(r"\bpeer_mem\s+([01])\b", properties)

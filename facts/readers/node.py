@@ -5,21 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from rackready.facts.model import (
     AcceleratorStack,
     Evidence,
     Gap,
+    KernelLog,
     ManagedFile,
+    Module,
     NetDevice,
     Node,
     PciFunction,
     Process,
     RdmaDevice,
     Records,
+    System,
 )
+from rackready.facts.parts.store import Facts
 from rackready.facts.readers import kernel, managed, metax, net, pci, rdma, sysfs, system
 from rackready.facts.readers.managed import JOURNAL, MANIFEST
+from rackready.facts.readers.reader import Output
+from rackready.facts.readers.registry import by_command, by_line
+
+T = TypeVar("T")
+
+DISAGREEMENT = "outputs that disagree"
+"""What the gaps are filed under that tell of two outputs which do not agree."""
 
 StackReader = Callable[[Mapping[str, str], sysfs.Note], AcceleratorStack]
 STACK_READERS: dict[str, StackReader] = {"metax": metax.read_stack}
@@ -106,8 +118,44 @@ class Notes:
         return tuple(found)
 
 
-def read_node(name: str, evidence: Iterable[Evidence], gaps: Iterable[Gap] = ()) -> Node:
-    """The typed picture of one host. Nothing raises: what can't be read is a gap."""
+def read_facts(evidence: Iterable[Evidence], notes: Notes) -> Facts:
+    """What the readers of single outputs find, merged."""
+    facts = Facts()
+    conflict = notes.on(DISAGREEMENT)
+    for item in evidence:
+        reader = (item.line == item.command and by_line(item.line)) or by_command(item.command)
+        if reader is None or item.status is None:
+            continue
+        note = notes.on(reader.name)
+        output = Output(item.command, item.text, note, item.filters, item.line, item.status)
+        try:
+            for fact in reader.read(output):
+                facts.add(fact, conflict)
+        except Exception as error:
+            # One node's oddity must not stop the others.
+            note(f"its reader failed: {type(error).__name__}: {error}")
+    return facts
+
+
+def _joined(kind: type[T], known: Iterable[T], facts: Facts, note: sysfs.Note) -> tuple[T, ...]:
+    """Things of a kind that the probe's listings show, with what single outputs say of them."""
+    more = facts.each(kind)
+    if not more:
+        return tuple(known)
+    joined = Facts(known)
+    for fact in more:
+        joined.add(fact, note)
+    return joined.each(kind)
+
+
+def read_node(
+    name: str, evidence: Iterable[Evidence], gaps: Iterable[Gap] = (), probed: bool = True
+) -> Node:
+    """
+    The typed picture of one host. Nothing raises: what can't be read is a gap.
+
+    ``probed``: the evidence is a capture of the probe, which looks at all there is.
+    """
     evidence = tuple(evidence)
     outputs = Outputs(evidence)
     notes = Notes([*gaps, *(Gap(item.command, item.lost) for item in evidence if item.lost)])
@@ -121,8 +169,11 @@ def read_node(name: str, evidence: Iterable[Evidence], gaps: Iterable[Gap] = ())
     journal = outputs.ran(JOURNAL)
     manifest = outputs.ran(MANIFEST)
     schedulers = outputs.answer("cat /proc/[0-9]*/comm")
+    facts = read_facts(evidence, notes)
     node = Node(
         name=name,
+        facts=facts,
+        probed=probed,
         system=system.read_system(outputs.answers()),
         pci=_pci(outputs, notes.on("PCI functions")),
         rdma=_rdma(outputs, notes.on("RDMA devices")),
@@ -143,6 +194,20 @@ def read_node(name: str, evidence: Iterable[Evidence], gaps: Iterable[Gap] = ())
         users=_users(outputs.answer("users of "), notes.on("users of the accelerators")),
         schedulers=None if schedulers is None else tuple(sorted(set(schedulers.split()))),
     )
+    note = notes.on(DISAGREEMENT)
+    node = replace(
+        node,
+        system=_joined(System, [node.system], facts, note)[0],
+        stack=_joined(AcceleratorStack, [node.stack], facts, note)[0],
+        pci=_mapped(_joined(PciFunction, (node.pci or {}).values(), facts, note), "bdf", node.pci),
+        rdma=_joined(RdmaDevice, node.rdma or (), facts, note) or node.rdma,
+        net=_joined(NetDevice, node.net or (), facts, note) or node.net,
+        modules=_mapped(
+            _joined(Module, (node.modules or {}).values(), facts, note), "name", node.modules
+        ),
+        kernel_log=tuple(line for log in facts.each(KernelLog) for line in log.lines)
+        or node.kernel_log,
+    )
     records = None
     if manifest is not None and journal is not None:
         records = Records(
@@ -156,6 +221,11 @@ def read_node(name: str, evidence: Iterable[Evidence], gaps: Iterable[Gap] = ())
             reason = f"only its end was read: runs before {oldest} can't be taken back"
             notes.on("rackready's journal")(reason)
     return replace(node, records=records, gaps=notes.gaps())
+
+
+def _mapped(things: tuple[T, ...], key: str, known: Mapping[str, T] | None) -> Any:
+    """Things by their key; as it was where there are none."""
+    return {getattr(item, key): item for item in things} or known
 
 
 def _pci(outputs: Outputs, note: sysfs.Note) -> Mapping[str, PciFunction] | None:

@@ -20,5 +20,6 @@ def check_node(view: View) -> list[Finding]:
     return [finding for item in NODE_CHECKS.values() for finding in item.run(view, view.node.name)]
 
 
-def check_rack(seen: Rack) -> list[Finding]:
-    return [finding for item in RACK_CHECKS.values() for finding in item.run(seen, "rack")]
+def check_rack(seen: Rack, host: str = "rack") -> list[Finding]:
+    """Findings of all nodes together; ``host`` is what they stand under."""
+    return [finding for item in RACK_CHECKS.values() for finding in item.run(seen, host)]

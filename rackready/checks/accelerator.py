@@ -93,7 +93,7 @@ def versions(view: View) -> Cases:
 
 @check("accelerator.product", ok=Verdict.OK, generic=Verdict.WARN, mixed=Verdict.WARN)
 def product(view: View) -> Cases:
-    models = sorted({item.model for item in view.node.stack.accelerators or ()})
+    models = sorted({item.model for item in view.node.stack.accelerators or () if item.model})
     if len(models) > 1:
         yield case("mixed", "accelerators", observed=", ".join(models))
     if view.profile is not None and view.wiring.accelerators:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rackready.check import Cases, View, case, check
+from rackready.facts.readers.node import DISAGREEMENT
 from rackready.facts.readers.sysfs import bdf
 from rackready.finding import Verdict
 from rackready.wiring import Role, card
@@ -14,23 +15,33 @@ from rackready.wiring import Role, card
     late=Verdict.ERROR,
     cut=Verdict.ERROR,
     not_read=Verdict.WARN,
+    pasted=Verdict.SKIP,
+    disagree=Verdict.WARN,
 )
 def probe(view: View) -> Cases:
     gaps = [gap for gap in view.node.gaps if gap.reason != "absent"]
     for gap in gaps:
         subject = gap.command or "capture"
+        if gap.command == DISAGREEMENT:
+            yield case("disagree", gap.reason.partition(":")[0], reason=gap.reason)
+            continue
+        if not view.node.probed:
+            yield case("pasted", subject, reason=gap.reason)
+            continue
         if gap.reason.startswith("late "):
             yield case("late", subject, pid=gap.reason.removeprefix("late "))
         elif gap.reason.startswith(("skipped", "cut")) or not gap.command:
             yield case("cut", subject, reason=gap.reason)
         else:
             yield case("not-read", subject, reason=gap.reason)
-    if not gaps:
+    if not gaps and view.node.probed:
         yield case("ok", "probe")
 
 
 @check("node.facts", ok=Verdict.OK, unknown=Verdict.ERROR, no_profile=Verdict.ERROR)
 def facts(view: View) -> Cases:
+    if not view.node.probed:
+        return
     if view.profile is None:
         yield case("no-profile", "product")
         return
@@ -73,6 +84,8 @@ def kernel(view: View) -> Cases:
 )
 def compute_nics(view: View) -> Cases:
     wiring = view.wiring
+    if not view.node.probed:
+        return
     if view.node.rdma is None or view.node.pci is None:
         yield case("unknown", "NICs")
         return
@@ -97,7 +110,7 @@ def compute_nics(view: View) -> Cases:
         yield case("not-named" if rest else "none", "NICs", others=others)
 
 
-@check("node.policy", not_judged=Verdict.WARN)
+@check("node.policy", not_judged=Verdict.WARN, no_evidence=Verdict.SKIP)
 def policy(view: View) -> Cases:
     for key, value in view.wishes.unjudged:
         yield case("not-judged", key, wished=value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rackready.check import Cases, Rack, View, case, check
+from rackready.check import Cases, Rack, View, case, rack_check
 from rackready.finding import Verdict
 from rackready.fold import fold
 
@@ -18,7 +18,7 @@ def _spread(rack: Rack, values: dict[str, str]) -> str:
     )
 
 
-@check("rack.versions", ok=Verdict.OK, mixed=Verdict.WARN, part=Verdict.SKIP)
+@rack_check("rack.versions", ok=Verdict.OK, mixed=Verdict.WARN, part=Verdict.SKIP)
 def versions(rack: Rack) -> Cases:
     def read(view: View, field: str) -> str | None:
         value = getattr(view.node.stack, field)
@@ -35,7 +35,7 @@ def versions(rack: Rack) -> Cases:
         yield from _equal(rack, what, values)
 
 
-@check("rack.kernel", ok=Verdict.OK, mixed=Verdict.WARN, part=Verdict.SKIP)
+@rack_check("rack.kernel", ok=Verdict.OK, mixed=Verdict.WARN, part=Verdict.SKIP)
 def kernel(rack: Rack) -> Cases:
     values = {
         view.node.name: view.node.system.kernel for view in rack.views if view.node.system.kernel
@@ -44,7 +44,7 @@ def kernel(rack: Rack) -> Cases:
 
 
 # Only a warning: where the site pins an index, each node that differs fails by itself.
-@check("rack.gid-index", ok=Verdict.OK, mixed=Verdict.WARN, part=Verdict.SKIP)
+@rack_check("rack.gid-index", ok=Verdict.OK, mixed=Verdict.WARN, part=Verdict.SKIP)
 def gid_index(rack: Rack) -> Cases:
     values = {}
     for view in rack.views:
@@ -54,7 +54,7 @@ def gid_index(rack: Rack) -> Cases:
     yield from _equal(rack, "GID index", values)
 
 
-@check("rack.accelerators", ok=Verdict.OK, mixed=Verdict.WARN, part=Verdict.SKIP)
+@rack_check("rack.accelerators", ok=Verdict.OK, mixed=Verdict.WARN, part=Verdict.SKIP)
 def accelerators(rack: Rack) -> Cases:
     values = {
         view.node.name: f"{len(view.wiring.accelerators)} x "

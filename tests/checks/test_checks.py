@@ -5,6 +5,9 @@
 ``never`` those that must not; and the check whose folder the file is in may have no other finding
 that is worse than ok. A file of a rack check has several ``nodes``, and says how many are
 ``expected`` when that is more.
+
+A file with ``paste`` holds what people paste instead, by file name (``hostA/show_gids.txt``: of a
+host); it goes the way of ``rackready diagnose``.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import yaml
 from rackready import explain
 from rackready.check import texts
 from rackready.checks import all_checks
+from rackready.diagnose import diagnose, pile_of
 from rackready.finding import Finding, NodeVerdict
 from rackready.judge import Judgement, judge, judge_rack
 from rackready.plan import Plan, make_plan
@@ -45,7 +49,17 @@ def judged(data: Mapping[str, Any], name: str = "node") -> Judgement:
     return judge(name, made, captures.profiles(), policy, captures.TODAY)
 
 
+def diagnosed(data: Mapping[str, Any]) -> list[Finding]:
+    policy = Policy.from_data(data.get("policy", {}), "policy")
+    policy.require_checks(all_checks())
+    pile = pile_of(data["paste"].items())
+    assert data.get("readable", True) is pile.readable
+    return list(diagnose(pile, captures.profiles(), policy, captures.TODAY).findings)
+
+
 def findings(data: Mapping[str, Any]) -> list[Finding]:
+    if "paste" in data:
+        return diagnosed(data)
     if "nodes" not in data:
         result = judged(data)
         if "verdict" in data:
@@ -110,7 +124,15 @@ def test_every_case_is_reached() -> None:
 
 
 def test_every_case_has_a_text_and_every_text_a_case() -> None:
-    written = {(check, name) for check, text in texts().items() for name in text["cases"]}
+    domains = {check.partition(".")[0] for check in all_checks()}
+    files = Path(explain.__file__).parent.joinpath("checks", "en").glob("*.yaml")
+    assert {path.stem for path in files} == domains
+    written = {
+        (check, name)
+        for domain in domains
+        for check, text in texts(domain).items()
+        for name in text["cases"]
+    }
     assert written == set(cases())
 
 
@@ -140,7 +162,7 @@ def test_explain() -> None:
 
 def test_an_error_within_a_check_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     data = {"node": "c500x8-4nic"}
-    monkeypatch.setitem(texts(), "node.kernel", {"cases": {}})
+    monkeypatch.setitem(texts("node"), "node.kernel", {"cases": {}})
     found = judged(data).findings
     assert [f.verdict.value for f in found if f.check == "node.kernel"] == ["error"]
     assert {f.check for f in found} >= {"node.kernel", "node.probe", "roce.gid-index"}

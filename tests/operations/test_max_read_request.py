@@ -200,8 +200,7 @@ def test_how_setpci_is_called(node: SmallNode) -> None:
     node.stand_in("setpci", 'echo "$*" >"$RACKREADY_ROOT/called"')
     run(node, "apply", writer="setpci")
     assert node.path("/called").read_text() == (
-        f"-A linux-sysfs -O sysfs.path={node.root}/sys/bus/pci "
-        f"-s {NIC} CAP_EXP+8.w=1000:7000\n"
+        f"-A linux-sysfs -O sysfs.path={node.root}/sys/bus/pci -s {NIC} CAP_EXP+8.w=1000:7000\n"
     )
 
 

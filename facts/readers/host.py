@@ -1,0 +1,114 @@
+"""Services, kernel settings, packages and environment variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from rackready.facts.model import System
+from rackready.facts.parts.host import Environment, Package, Service, Setting
+from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.sysfs import number
+
+_STATES = re.compile(r"(active|inactive|failed|activating|deactivating|reloading|unknown)$")
+_ENABLED = re.compile(r"(enabled|disabled|masked|static|alias|indirect|generated|not-found)\S*$")
+_SETTING = re.compile(r"([a-z][\w.*/-]{2,120}) ?= ?(.*)$")
+_DPKG = re.compile(r"([a-z]{2})\s+([a-z0-9][a-z0-9.+-]+)(?::\w+)?\s+(\S+)\s")
+_RPM = re.compile(r"([A-Za-z0-9][\w.+-]*?)-(\d[^-\s]*-[^-\s]+)\.(?:x86_64|aarch64|noarch)$")
+_NO_RPM = re.compile(r"package (\S+) is not installed$")
+_VARIABLE = re.compile(r"(?:export |declare -x )?([A-Za-z_]\w{0,80})=(.*)$")
+_ID = re.compile(r"uid=(\d{1,10})\b")
+
+
+def read_units(output: Output) -> Iterator[Service]:
+    """``systemctl is-active A B`` and ``is-enabled A B``: a line for each unit, in order."""
+    verb, *units = output.arguments()
+    for unit, line in zip(units, output.lines(), strict=False):
+        name = unit.removesuffix(".service")
+        if verb == "is-active" and _STATES.match(line):
+            yield Service(name, active=line)
+        elif verb == "is-enabled" and _ENABLED.match(line):
+            yield Service(name, enabled=line)
+        else:
+            output.note(f"no state of a unit: {line[:60]!r}")
+
+
+def read_sysctl(output: Output) -> Iterator[Setting]:
+    """``net.ipv4.conf.all.rp_filter = 1``."""
+    for line in output.lines():
+        if match := _SETTING.match(line):
+            yield Setting(match[1].replace("/", "."), match[2].strip())
+        else:
+            output.note(f"no setting: {line[:60]!r}")
+
+
+def read_proc_sys(output: Output) -> Iterator[Setting]:
+    """``cat /proc/sys/kernel/kptr_restrict``."""
+    (path,) = output.arguments()[:1]
+    value = output.text.strip()
+    if "\n" not in value and "No such file" not in value:
+        yield Setting(path.removeprefix("/proc/sys/").replace("/", "."), value)
+
+
+def read_dpkg(output: Output) -> Iterator[Package]:
+    """``dpkg -l``; packages that were asked for by name and are not there are known, too."""
+    found = set()
+    for line in output.lines():
+        if match := _DPKG.match(line):
+            found.add(match[2])
+            yield Package(match[2], match[3], installed=match[1] == "ii")
+    for name in output.arguments():
+        if name not in found and "*" not in name:
+            yield Package(name, None, installed=False)
+
+
+def read_rpm(output: Output) -> Iterator[Package]:
+    """``rpm -q NAME...`` and ``rpm -qa``."""
+    for line in output.lines():
+        if match := _RPM.match(line):
+            yield Package(match[1], match[2], installed=True)
+        elif match := _NO_RPM.match(line):
+            yield Package(match[1], None, installed=False)
+
+
+def read_environment(output: Output) -> Iterator[Environment]:
+    """``env``, ``printenv``, ``export -p``: a variable a line."""
+    values = {}
+    for line in output.lines():
+        if match := _VARIABLE.match(line):
+            values[match[1]] = match[2].strip("\"'")
+    if values or output.command:
+        yield Environment(output.command, MappingProxyType(values))
+
+
+def read_id(output: Output) -> Iterator[System]:
+    """``id`` and ``id -u``."""
+    match = _ID.search(output.text)
+    uid = number(match[1] if match else output.text)
+    if uid is None:
+        output.note(f"no user: {output.text[:60]!r}")
+    else:
+        yield System(uid=uid)
+
+
+READERS = (
+    reader("systemctl is-active", read_units, command=r"systemctl\s+is-(?:active|enabled)\b"),
+    reader(
+        "sysctl -a",
+        read_sysctl,
+        command=r"sysctl\b(?!.*-n\b)",
+        shape=r"^(?:net|kernel|vm|fs)\.[a-z][\w.-]+ ?= ?\S",
+    ),
+    reader("cat /proc/sys/kernel/kptr_restrict", read_proc_sys, command=r"cat\s+/proc/sys/\S+$"),
+    reader("dpkg -l", read_dpkg, command=r"dpkg(?:-query)?\s+-l\b", shape=r"^ii  [a-z0-9]"),
+    reader("rpm -q", read_rpm, command=r"rpm\s+-q"),
+    reader(
+        "env",
+        read_environment,
+        command=r"(?:env|printenv|export -p|cat /proc/\S+/environ)\b",
+        shape=r"^(?:export )?(?:(?:NCCL|MCCL|PCCL|NVSHMEM|MXSHMEM|UCX|OMPI|PMIX|PRTE|MACA|MX|FI"
+        r"|GLOO|SLURM|CUDA|RDMAV|IBV|MLX5)_\w+|LD_LIBRARY_PATH|MASTER_ADDR|WORLD_SIZE)=",
+    ),
+    reader("id", read_id, command=r"id(?:\s+-u)?$", shape=r"^uid=\d+\("),
+)

@@ -1,0 +1,30 @@
+"""All readers, and which of them takes an output."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from rackready.facts.readers import host
+from rackready.facts.readers.reader import Reader
+
+READERS: tuple[Reader, ...] = (*host.READERS,)
+"""In the order in which they are asked: the more special ones of a program first."""
+
+
+@lru_cache(8192)
+def by_command(command: str) -> Reader | None:
+    """The reader of a simple command's output: ``/opt/mxdriver/bin/mx-smi -L``."""
+    program, blank, rest = command.partition(" ")
+    plain = program.rpartition("/")[2] + blank + rest
+    return next((item for item in READERS if item.command.match(plain)), None)
+
+
+@lru_cache(1024)
+def by_line(line: str) -> Reader | None:
+    """The reader of what a whole command line printed, such as a loop."""
+    return next((item for item in READERS if item.line and item.line.search(line)), None)
+
+
+def by_shape(text: str) -> tuple[Reader, ...]:
+    """Readers whose kind of output a text holds; several, when outputs follow one another."""
+    return tuple(item for item in READERS if item.shape and item.shape.search(text))

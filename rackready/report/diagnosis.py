@@ -1,0 +1,83 @@
+"""A diagnosis for people, worst first, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from rich.console import Console
+
+from rackready.diagnose import Diagnosis
+from rackready.finding import Finding, Verdict, worst
+from rackready.report.table import printable
+
+_COLOURS = {Verdict.FAIL: "red", Verdict.ERROR: "red", Verdict.WARN: "yellow"}
+_PARTS = (("why", "cause"), ("fix", "fix"), ("for good", "persistent_fix"))
+
+
+def as_json(diagnosis: Diagnosis) -> str:
+    """The report that ``diagnose --json`` prints: its verdict, then the findings, worst first."""
+    findings = _ordered(diagnosis.findings)
+    told = {
+        "verdict": worst(findings).value,
+        "findings": [finding.as_dict() for finding in findings],
+    }
+    return json.dumps(told, indent=1)
+
+
+def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
+    """Each host's findings, the worst host first; what is right or unknown is only counted."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in _ordered(diagnosis.findings):
+        groups.setdefault(finding.host, []).append(finding)
+    named = any(groups)
+    for host, findings in groups.items():
+        if named:
+            _print(console, host or "all hosts", "bold")
+        for finding in findings:
+            if finding.verdict.severity < Verdict.WARN.severity:
+                continue
+            state = "waived" if finding.waived else finding.verdict.value
+            style = "" if finding.waived else _COLOURS[finding.verdict]
+            _print(console, f"{state}: {finding.check} {finding.subject}: {finding.message}", style)
+            if finding.waived:
+                _print(console, f"  because: {finding.waived}")
+                continue
+            for label, part in _PARTS:
+                if text := getattr(finding, part):
+                    _print(console, f"  {label}: {text}")
+        _print(console, _rest(findings))
+    _print(console, worst(diagnosis.findings).value)
+
+
+def _rest(findings: Iterable[Finding]) -> str:
+    right = [finding for finding in findings if finding.verdict is Verdict.OK]
+    skipped = [finding for finding in findings if finding.verdict is Verdict.SKIP]
+    told = [f"{len(right)} ok" + (f" ({_checks(right)})" if right else "")]
+    told += [f"{len(skipped)} not judged: {'; '.join(_few(skipped))}"] if skipped else []
+    return ", ".join(told)
+
+
+def _checks(findings: Iterable[Finding]) -> str:
+    return ", ".join(dict.fromkeys(finding.check for finding in findings))
+
+
+def _few(findings: list[Finding]) -> list[str]:
+    told = [f"{finding.subject}: {finding.message}" for finding in findings[:3]]
+    return [*told, f"{len(findings) - 3} more"] if len(findings) > 3 else told
+
+
+def _ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """Worst first, by host: a host's findings stay together, and the worst host leads."""
+    findings = list(findings)
+    order = {
+        host: position
+        for position, host in enumerate(
+            dict.fromkeys(f.host for f in sorted(findings, key=lambda f: -f.verdict.severity))
+        )
+    }
+    return sorted(findings, key=lambda f: (order[f.host], bool(f.waived), -f.verdict.severity))
+
+
+def _print(console: Console, text: str, style: str = "") -> None:
+    console.print(printable(text), style=style, markup=False, soft_wrap=True)

@@ -88,7 +88,8 @@ def _plain(words: Sequence[str]) -> str:
             skip = word in _WRAPPER_VALUES and words[at - 1] in _WRAPPERS and word != "-n"
         else:
             kept.append(word)
-    return " ".join(_quoted(word) for word in kept)
+    # env alone is no wrapper but a command itself
+    return " ".join(_quoted(word) for word in kept or words)
 
 
 def _quoted(word: str) -> str:

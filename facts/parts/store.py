@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import MappingProxyType
@@ -129,11 +129,10 @@ def _is_keyed(value: object) -> bool:
 
 
 def _fields_of(fact: object) -> tuple[tuple[str, object], ...]:
-    kind: Hashable = type(fact)
-    return _fields(kind)
+    return _fields(type(fact))  # type: ignore[arg-type] # mypy takes classes for unhashable
 
 
 @cache
-def _fields(kind: Hashable) -> tuple[tuple[str, object], ...]:
+def _fields(kind: type) -> tuple[tuple[str, object], ...]:
     """Names and defaults."""
-    return tuple((f.name, None if f.default is MISSING else f.default) for f in fields(kind))  # type: ignore[arg-type]
+    return tuple((f.name, None if f.default is MISSING else f.default) for f in fields(kind))

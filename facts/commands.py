@@ -117,6 +117,12 @@ def shared_out(line: str, text: str) -> tuple[tuple[Simple, str], ...]:
         return tuple(zip(split, (f"{row}\n" for row in body), strict=True))
     if len(commands) <= 1:
         return tuple((item, text) for item in commands)
+    commands = [
+        part
+        for item in commands
+        for files in [_each_file(item)]
+        for part in (files if all(map(_prints_a_line, files)) else [item])
+    ]
     front: list[tuple[Simple, str]] = []
     back: list[tuple[Simple, str]] = []
     while commands and body and _prints_a_line(commands[0]):

@@ -19,7 +19,7 @@ def _empty() -> Mapping[str, str]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """The output of one command on one host, as it was printed.
 
@@ -39,7 +39,7 @@ class Evidence:
     line: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Gap:
     """A piece of evidence that could not be had or not be understood: stated, never guessed."""
 
@@ -47,7 +47,7 @@ class Gap:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class System:
     """Operating system, kernel, privileges and the machine it runs on."""
 
@@ -74,7 +74,7 @@ class System:
     emulated: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Express:
     """PCI Express capability of one function (PCIe Base Specification, chapter 7.5.3)."""
 
@@ -86,6 +86,8 @@ class Express:
     device_control: int | None = None
     link_capabilities: int | None = None
     link_status: int | None = None
+    width_reduced: bool | None = None  # lspci's own mark "(downgraded)" or "(ok)"
+    speed_reduced: bool | None = None
 
     @property
     def max_read_request(self) -> int | None:
@@ -126,7 +128,32 @@ def _size(register: int | None, shift: int) -> int | None:
     return 128 << encoding if encoding <= 5 else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class AccessControl:
+    """Access Control Services of a function (PCIe Base Specification, chapter 7.7.11)."""
+
+    IDENTITY: ClassVar = ((),)
+
+    offset: int | None = None
+    control: int | None = None  # bits: SV 0, TB 1, RR 2, CR 3, UF 4, EC 5, DT 6
+
+    @property
+    def redirects(self) -> bool | None:
+        """Peer-to-peer requests, completions or upstream traffic are sent to the root complex."""
+        return None if self.control is None else bool(self.control & 0x1C)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorStatus:
+    """Status words of Advanced Error Reporting: what happened since they were last cleared."""
+
+    IDENTITY: ClassVar = ((),)
+
+    uncorrectable: int | None = None
+    correctable: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PciFunction:
     """One PCI function. ``bridges`` leads from the root port down to the bridge just above it."""
 
@@ -146,13 +173,19 @@ class PciFunction:
     responds: bool | None = None  # False: it reads all ones, as of a device that is gone
     serial: str | None = None  # Device Serial Number capability, hex
     slot: str | None = None
+    name: str | None = None  # as lspci prints it: "Mellanox Technologies MT2910 Family [ConnectX-7]"
+    buses: tuple[int, int] | None = None  # of a bridge: first and last bus below it
+    access_control: AccessControl | None = None
+    errors: ErrorStatus | None = None
 
     @property
     def is_virtual(self) -> bool | None:
+        if self.physfn is None and self.name and "Virtual Function" in self.name:
+            return True
         return None if self.physfn is None else bool(self.physfn)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Gid:
     """One entry of a GID table. ``gid`` in full: eight groups of four hex digits."""
 
@@ -160,11 +193,11 @@ class Gid:
 
     index: int
     gid: str
-    version: str | None = None  # "v1", "v2"; "ib" on InfiniBand
+    version: str | None = None  # "v1", "v2"; "ib" on InfiniBand; "" = its driver tells none
     netdev: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RdmaPort:
     IDENTITY: ClassVar = (("number",),)
 
@@ -177,9 +210,12 @@ class RdmaPort:
     traffic_class: int | None = None  # -1: the file is there, but no class is set
     traffic_class_file: bool | None = None  # False: this driver has no such file
     octets: tuple[int, int] | None = None  # bytes moved: at the start, at the end of the probe
+    netdev: str | None = None  # its interface, as a tool names it
+    active_mtu: int | None = None  # bytes of an RDMA packet: 256, 512, 1024, 2048, 4096
+    gids_cut: bool = False  # the GID table may have more entries than were shown
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RdmaDevice:
     IDENTITY: ClassVar = (("name",),)
 
@@ -191,7 +227,7 @@ class RdmaDevice:
     node_guid: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NetDevice:
     IDENTITY: ClassVar = (("name",),)
 
@@ -203,9 +239,14 @@ class NetDevice:
     speed: int | None = None  # Mb/s
     port: int | None = None  # dev_port: which port of the card, from 0
     addresses: tuple[str, ...] | None = None  # "10.2.1.5/24"
+    kind: str | None = None  # "bond", "vlan", "veth", "loopback"
+    master: str | None = None  # the bond or bridge it belongs to
+    members: tuple[str, ...] | None = None  # of a bond
+    bond_mode: int | None = None  # 0 balance-rr ... 4 802.3ad ... 6 balance-alb
+    enabled: bool | None = None  # set up by its administrator
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Accelerator:
     """One accelerator as its own management tool shows it."""
 
@@ -214,32 +255,30 @@ class Accelerator:
     index: int | None = None
     model: str | None = None
     bdf: str | None = None
-    state: str | None = None  # "Available", or the reason why not
+    state: str | None = None  # "Available", or else
+    reason: str | None = None  # why it is not
     uuid: str | None = None
-    memory_used_mib: int | None = None
-    memory_mib: int | None = None
-    power_w: int | None = None
-    temperature_c: int | None = None
-    links: tuple[str, ...] | None = None  # link class to each accelerator in index order
     numa_node: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AcceleratorStack:
     """Accelerators and the software that drives them."""
 
     IDENTITY: ClassVar = ((),)
 
+    vendor: str | None = None  # as the profiles name it
     accelerators: tuple[Accelerator, ...] | None = None
     attached: int | None = None  # the tool's own count
     tool_version: str | None = None
     driver_version: str | None = None  # kernel module
-    sdk_version: str | None = None
+    sdk_version: str | None = None  # by the SDK's own file
+    sdk_shown: str | None = None  # by the tool, which may shorten it
     firmware_version: str | None = None
     peer_memory: bool | None = None  # what the driver itself says of its registration
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Module:
     """A loaded kernel module."""
 
@@ -252,7 +291,7 @@ class Module:
     parameters: Mapping[str, str] = field(default_factory=_empty)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KernelLog:
     """Messages of the kernel, oldest first, without time stamps."""
 
@@ -261,7 +300,7 @@ class KernelLog:
     lines: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ManagedFile:
     """A file, link or folder that rackready put on the node, as its manifest and the disk say."""
 
@@ -274,7 +313,7 @@ class ManagedFile:
     mode: int | None = None  # permissions as they are now
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Records:
     """The state of rackready's own records on the node: manifest, journal and lock."""
 
@@ -284,14 +323,14 @@ class Records:
     journal_cut: bool = False  # only its end was read
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Process:
     pid: int
     command: str
     device: str  # the device node it holds open
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """One host, as far as its evidence tells."""
 

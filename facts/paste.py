@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 from rackready.facts.commands import Simple, shared_out, simple_commands
 from rackready.facts.model import Evidence, Gap
+from rackready.facts.readers.reader import plain
 from rackready.facts.readers.registry import by_command, by_line, by_shape
 
 LARGEST = 32 << 20  # bytes of one file; of a larger one, both ends are read
 _SHAPED = 1 << 18  # characters at either end in which the shape of an output is looked for
 _LONGEST_LINE = 16_384  # characters; no tool prints longer ones
-
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 # root@c1:/#   [root@node1 ~]#   (base) ops@c1:~$   bash-5.1#   c1:~ #   c1#
 _FULL_PROMPT = re.compile(
@@ -69,7 +67,7 @@ def read_paste(text: str, host: str, name: str) -> Pasted:
     """
     evidence: list[Evidence] = []
     gaps: list[Gap] = []
-    for line, body in _with_status(_blocks(_cleaned(text))):
+    for line, body in _with_status(_blocks(plain(text))):
         found = list(_evidence(line, *body, host))
         evidence += found
         if not found and (line or body[0].strip()):
@@ -97,15 +95,6 @@ def _evidence(line: str, text: str, status: int | None, host: str) -> Iterator[E
 def _of(host: str, simple: Simple, text: str, status: int | None, line: str) -> Evidence:
     known = 0 if status is None else status
     return Evidence(host, simple.command, text, known, filters=simple.filters, line=line)
-
-
-def _cleaned(text: str) -> str:
-    """Without escape sequences, carriage returns and other control characters."""
-    if "\x1b" in text:
-        text = _ESCAPES.sub("", text)
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", text)
 
 
 def _ends(text: str) -> str:

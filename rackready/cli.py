@@ -127,18 +127,18 @@ def diagnose(paths: tuple[Path, ...], policy_file: Path | None, as_json: bool) -
     from rackready.report import diagnosis
     from rackready.report.table import console
 
+    policy = _policy(policy_file)
     try:
         pile = diagnose.collect(paths)
+        found = diagnose.diagnose(pile, load_profiles(), policy, date.today())
     except OSError as error:
         raise Refusal(f"{error.filename}: {error.strerror}") from error
-    policy = _policy(policy_file)
-    if not pile.readable:
-        gaps = [gap for host in (*pile.hosts, pile.job) for gap in host.gaps]
-        told = "; ".join(f"{gap.command}: {gap.reason}" for gap in gaps[:3])
-        raise Refusal(f"nothing here could be read: {told or 'no text at all'}")
-    found = diagnose.diagnose(pile, load_profiles(), policy, date.today())
+    if found.unread:
+        told = "; ".join(f"{gap.command}: {gap.reason}" for gap in found.unread[:3])
+        raise Refusal(f"nothing here could be read: {told}")
     if as_json:
-        click.echo(diagnosis.as_json(found))
+        for line in diagnosis.as_json(found):
+            click.echo(line)
     else:
         diagnosis.print_diagnosis(found, console())
     sys.exit(int(worst(f for f in found.findings if not f.waived) is Verdict.FAIL))

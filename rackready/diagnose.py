@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from rackready.check import NODE_CHECKS, case, terms
@@ -37,26 +38,30 @@ _JUDGED_BY = {
 }
 
 
-@dataclass
+@dataclass(frozen=True)
 class Host:
-    """Evidence of one host, or of the job."""
+    """The files of one host, or of the job; read when its turn comes, since racks are large."""
 
     name: str
-    evidence: list[Evidence] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
-    probed: bool = False
+    files: list[tuple[str, Callable[[], str]]] = field(default_factory=list)
 
-    def read(self, name: str, text: str) -> None:
-        """Take in what a file holds: a capture of the probe, or pasted outputs."""
-        if text.startswith(_CAPTURE):
-            capture = read_capture(text.encode("utf-8", "surrogateescape"), self.name)
-            self.evidence += capture.evidence
-            self.gaps += capture.gaps
-            self.probed = bool(capture.evidence)
-        else:
-            pasted = read_paste(text, self.name, name)
-            self.evidence += pasted.evidence
-            self.gaps += pasted.gaps
+    def read(self) -> tuple[Capture, bool]:
+        """Its evidence, and whether that is the probe's."""
+        evidence: list[Evidence] = []
+        gaps: list[Gap] = []
+        probed = False
+        for name, read in self.files:
+            text = read()
+            if text.startswith(_CAPTURE):
+                capture = read_capture(text.encode("utf-8", "surrogateescape"), self.name)
+                evidence += capture.evidence
+                gaps += capture.gaps
+                probed = probed or bool(capture.evidence)
+            else:
+                pasted = read_paste(text, self.name, name)
+                evidence += pasted.evidence
+                gaps += pasted.gaps
+        return Capture(self.name, tuple(evidence), tuple(gaps)), probed
 
 
 @dataclass(frozen=True)
@@ -66,23 +71,19 @@ class Pile:
     hosts: tuple[Host, ...]
     job: Host
 
-    @property
-    def readable(self) -> bool:
-        return any(item.evidence for item in (*self.hosts, self.job))
 
-
-def pile_of(texts: Iterable[tuple[str, str]]) -> Pile:
+def pile_of(files: Iterable[tuple[str, Callable[[], str]]]) -> Pile:
     """
-    Hosts and job from pairs of a file's name and its text.
+    Hosts and job from pairs of a file's name and what reads its text.
 
     ``hostA/show_gids.txt`` belongs to hostA. A name without a folder belongs to the job where
     other names have folders, else to one host without a name.
     """
     hosts: dict[str, Host] = {}
-    for name, text in texts:
+    for name, read in files:
         folder, slash, rest = name.partition("/")
         host = folder if slash else ""
-        hosts.setdefault(host, Host(host)).read(rest or name, text)
+        hosts.setdefault(host, Host(host)).files.append((rest or name, read))
     job = hosts.pop("", Host(""))
     if hosts:
         return Pile(tuple(hosts.values()), job)
@@ -95,14 +96,14 @@ def collect(paths: Sequence[Path]) -> Pile:
 
     The sub-folders of a folder are hosts. Of several folders without sub-folders, each is a host.
     """
-    return pile_of(_texts(paths))
+    return pile_of(_files(paths))
 
 
-def _texts(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
+def _files(paths: Sequence[Path]) -> Iterator[tuple[str, Callable[[], str]]]:
     folders = [path for path in paths if path.is_dir()]
     for path in paths:
         if not path.is_dir():
-            yield path.name, _text(path)
+            yield path.name, partial(_text, path)
             continue
         flat = len(folders) > 1 and not any(child.is_dir() for child in path.iterdir())
         files = (file for file in sorted(path.rglob("*")) if file.is_file())
@@ -112,7 +113,7 @@ def _texts(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
             name = file.relative_to(path).as_posix()
             if any(part.startswith(".") for part in name.split("/")):
                 continue
-            yield f"{path.resolve().name}/{name}" if flat else name, _text(file)
+            yield f"{path.resolve().name}/{name}" if flat else name, partial(_text, file)
 
 
 def _text(path: Path) -> str:
@@ -129,10 +130,15 @@ def _text(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is to be said of a pile. ``rack`` holds the findings of no single host."""
+    """
+    What is to be said of a pile. ``rack`` holds the findings of no single host.
+
+    ``unread`` says why, where nothing of the pile could be read; then there is no verdict.
+    """
 
     judgements: tuple[Judgement, ...]
     rack: tuple[Finding, ...]
+    unread: tuple[Gap, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -140,25 +146,23 @@ class Diagnosis:
 
 
 def diagnose(pile: Pile, profiles: Sequence[Profile], policy: Policy, today: date) -> Diagnosis:
-    """Judge all hosts of a pile and the job. Raises nothing, whatever was pasted."""
-    job = read_node("", pile.job.evidence, pile.job.gaps, probed=False)
-    judgements = tuple(
-        judge(
-            host.name,
-            Capture(host.name, tuple(host.evidence), tuple(host.gaps)),
-            profiles,
-            policy,
-            today,
-            host.probed,
-            job.facts,
-        )
-        for host in pile.hosts
-    )
+    """Judge all hosts of a pile and the job. Raises nothing but OSError, whatever was pasted."""
+    paste, _ = pile.job.read()
+    job = read_node("", paste.evidence, paste.gaps, probed=False)
+    readable, gaps = bool(paste.evidence), list(paste.gaps)
+    judgements = []
+    for host in pile.hosts:
+        capture, probed = host.read()
+        readable = readable or bool(capture.evidence)
+        gaps += capture.gaps[:3]
+        judgements.append(judge(host.name, capture, profiles, policy, today, probed, job.facts))
+    if not readable:
+        return Diagnosis((), (), tuple(gaps) or (Gap("", "no text at all"),))
     alone = len(pile.hosts) == 1 and not pile.hosts[0].name
     rack = judge_rack(judgements, len(pile.hosts), job.facts, host="" if alone else "job")
     told = [finding for item in judgements for finding in item.findings] + rack
     rack += _unanswered(policy, told, judgements)
-    return Diagnosis(judgements, tuple(rack))
+    return Diagnosis(tuple(judgements), tuple(rack))
 
 
 def _unanswered(

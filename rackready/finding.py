@@ -37,7 +37,7 @@ class NodeVerdict(str, Enum):
         return self.value.casefold() in (goal, "ready")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What one check says of one subject.
 

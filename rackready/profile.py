@@ -197,6 +197,28 @@ class Rename(Claim):
     since: str  # a milestone
 
 
+class State(Claim):
+    """A reason that the vendor's tool gives for a device that can't be used, and what helps."""
+
+    reason: str
+    cause: str
+    fix: str  # {index}: the device in the tool; {image}: its firmware in the driver package
+
+
+class Health(Record):
+    """What accelerators show that are well."""
+
+    idle_memory: Sourced[int] | None = None  # MiB in use that driver and firmware keep
+    temperature: Sourced[float] | None = None  # degrees C at the hottest spot, below which
+    retired_pages: Sourced[int] | None = None  # of one device, at most
+
+
+class Exclusive(Claim):
+    """Python packages of which an environment may have one only."""
+
+    packages: tuple[Word, ...]
+
+
 class Variables(Sourced[dict[str, str]]):
     """
     Environment variables that belong together.
@@ -231,11 +253,15 @@ class Profile(Record):
     ib_write_bw: IbWriteBw | None = None
     ofed: dict[str, Range] = Field(default_factory=dict)  # by purpose
     links: Sourced[tuple[str, ...]] | None = None  # link classes as the tool prints them
+    mesh: Sourced[str] | None = None  # the class that joins each two accelerators of a group
+    states: tuple[State, ...] = ()
+    health: Health = Health()
     bandwidth: dict[str, dict[str, Figure]] = Field(
         default_factory=dict
     )  # by tool, then by what it measures
     milestones: dict[str, Milestone] = Field(default_factory=dict)
     renames: tuple[Rename, ...] = ()
+    exclusive: tuple[Exclusive, ...] = ()
     environment: dict[str, dict[str, Variables]] = Field(default_factory=dict)  # by purpose
     arguments: dict[str, Sourced[tuple[str, ...]]] = Field(default_factory=dict)  # by test
     unsupported: dict[str, Sourced[str]] = Field(
@@ -347,19 +373,20 @@ class Detected:
     """The profile of a node, by what it was found, and what speaks against it."""
 
     profile: Profile | None
-    by: str = ""  # "model", "device", "vendor"
+    by: str = ""  # "model", "device", "vendor", "software"
     gaps: tuple[Gap, ...] = ()
 
 
 def detect(node: Node, profiles: Iterable[Profile]) -> Detected:
     """
-    The profile of a node: by the model that its tool prints, else by PCI device id, else by vendor.
+    The profile of a node: by the model that its tool prints, else by PCI device id, else by vendor,
+    and where no device is known at all, by the vendor of the software that answered.
 
     Where accelerators differ the most frequent product wins, and the others are stated.
     """
     profiles = tuple(profiles)
     accelerators = node.stack.accelerators
-    if node.pci is None and not accelerators:
+    if node.pci is None and not accelerators and node.stack.vendor is None:
         return Detected(None, "", (_gap("neither PCI functions nor accelerators are known"),))
     gaps: list[Gap] = []
     functions = (node.pci or {}).values()
@@ -376,7 +403,9 @@ def detect(node: Node, profiles: Iterable[Profile]) -> Detected:
     by_vendor = Counter(
         p.name for p in profiles if p.generic for f in functions if p.is_accelerator(f)
     )
-    for by, votes in (("model", by_model), ("device", by_device), ("vendor", by_vendor)):
+    by_software = Counter(p.name for p in profiles if p.generic and p.vendor == node.stack.vendor)
+    found_by = {"model": by_model, "device": by_device, "vendor": by_vendor}
+    for by, votes in {**found_by, "software": by_software}.items():
         if not votes:
             continue
         ranked = sorted(votes.items(), key=lambda item: (-item[1], item[0]))

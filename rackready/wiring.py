@@ -11,6 +11,7 @@ from enum import Enum, IntEnum
 from ipaddress import IPv6Address, ip_network
 
 from rackready.facts.model import Gid, NetDevice, Node, PciFunction, RdmaDevice, RdmaPort
+from rackready.facts.parts.pci_names import knows_rdma
 from rackready.facts.readers.sysfs import bdf as as_bdf
 from rackready.profile import Profile
 from rackready.wishes import Wishes
@@ -34,7 +35,7 @@ class Role(str, Enum):
     MANAGEMENT = "management"  # no RDMA device
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NicPort:
     """One port of a NIC: its names, its place, its role."""
 
@@ -190,7 +191,7 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
         near, apart = nearest(bdf)
         names = {name for name in (bdf, device and device.name, net and net.name) if name}
         role = Role.MANAGEMENT
-        if device is not None or (function is not None and not node.probed):
+        if device is not None or (not node.probed and function and _is_rdma_nic(function)):
             if wishes.compute_nics is not None:
                 role = Role.COMPUTE if names & wished.keys() else Role.OTHER
                 found.update(names & wished.keys())
@@ -238,8 +239,11 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
             add(interface.bdf, None, None, interface)
     if not node.probed:
         known = {item.bdf for item in ports}
+        bonds = {card(item.bdf) for item in ports if item.bdf and "bond" in (item.rdma or "")}
         for function in functions.values():
-            if function.bdf not in known and _is_rdma_nic(function):
+            if function.bdf in known or card(function.bdf) in bonds:
+                continue
+            if _is_rdma_nic(function):
                 add(function.bdf, None, None, None)
 
     order = {Role.COMPUTE: 0, Role.OTHER: 1, Role.MANAGEMENT: 2}
@@ -257,8 +261,10 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
 
 
 def _is_rdma_nic(function: PciFunction) -> bool:
-    """By its maker alone, where no RDMA device names it: all newer NICs of NVIDIA know RDMA."""
-    return function.vendor == 0x15B3 and (function.class_code or 0) >> 16 == 0x02
+    """By its maker and name, where no RDMA device names it."""
+    return (function.class_code or 0) >> 16 == 0x02 and knows_rdma(
+        function.vendor, function.device, function.name
+    )
 
 
 def _netdev(

@@ -36,7 +36,7 @@ class Wishes:
     mtu: Wish[int] | None = None
     compute_nics: Wish[tuple[str, ...]] | None = None
     rdma_subnet: Wish[str] | None = None
-    unjudged: tuple[tuple[str, object], ...] = ()  # wishes of the site that no check looks at yet
+    roce_priority: Wish[int] | None = None
 
 
 def wishes_of(policy: Policy, profile: Profile | None) -> Wishes:
@@ -66,7 +66,5 @@ def wishes_of(policy: Policy, profile: Profile | None) -> Wishes:
         mtu=wish("mtu"),
         compute_nics=wish("compute_nics"),
         rdma_subnet=wish("rdma_subnet"),
-        unjudged=tuple(
-            (key, getattr(policy, key)) for key in ("roce_priority",) if policy.is_wish(key)
-        ),
+        roce_priority=wish("roce_priority"),
     )

@@ -10,12 +10,13 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
 
 from rackready.catalog import load_profiles
+from rackready.diagnose import Pile, pile_of
 from rackready.emulator.tree import build
 from rackready.facts.capture import Capture, probe_script, read_capture
 from rackready.facts.model import Evidence, Node
@@ -61,6 +62,11 @@ def _capture_text(description: str, faults: str) -> str:
         check=True,
     )
     return done.stdout
+
+
+def pile(texts: Iterable[tuple[str, str]]) -> Pile:
+    """What is pasted, from pairs of file name and text."""
+    return pile_of((name, partial(str, text)) for name, text in texts)
 
 
 def capture(

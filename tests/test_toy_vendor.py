@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import captures
@@ -12,8 +12,9 @@ import pytest
 from rackready.catalog import load_profiles
 from rackready.facts.capture import probe_script, read_capture, write_capture
 from rackready.facts.model import Accelerator, AcceleratorStack, Evidence
-from rackready.facts.readers.node import STACK_READERS
-from rackready.facts.readers.sysfs import Note, bdf
+from rackready.facts.readers import registry
+from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.sysfs import bdf
 from rackready.finding import NodeVerdict
 from rackready.judge import Judgement, judge, probe_wishes
 from rackready.policy import Policy
@@ -21,17 +22,15 @@ from rackready.policy import Policy
 PROFILES = Path(__file__).parent / "profiles" / "toy"
 
 
-def read_toy(outputs: Mapping[str, str], note: Note) -> AcceleratorStack:
+def read_toy(output: Output) -> Iterator[AcceleratorStack]:
     """``toy-smi``: lines ``0 ONE-80G 0000:01:00.0 ready`` and one ``driver 7.1``."""
-    text = outputs.get("toy-smi")
-    if text is None:
-        return AcceleratorStack()
+    text = output.text
     found = tuple(
         Accelerator(int(index), model, bdf(address), "Available" if state == "ready" else state)
         for index, model, address, state in re.findall(r"^(\d) (\S+) (\S+) (.+)$", text, re.M)
     )
     driver = re.search(r"^driver (\S+)$", text, re.M)
-    return AcceleratorStack(found or None, driver_version=driver[1] if driver else None)
+    yield AcceleratorStack(accelerators=found or None, driver_version=driver[1] if driver else None)
 
 
 def toy(read_request: int = 1024, state: str = "ready") -> str:
@@ -64,8 +63,11 @@ def toy(read_request: int = 1024, state: str = "ready") -> str:
 
 
 @pytest.fixture(autouse=True)
-def reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STACK_READERS, "toy", read_toy)
+def with_reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(registry, "READERS", (*registry.READERS, reader("toy-smi", read_toy)))
+    registry.by_command.cache_clear()
+    yield
+    registry.by_command.cache_clear()
 
 
 def judged(text: str) -> Judgement:

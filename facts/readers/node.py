@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from rackready.facts.model import (
+    Accelerator,
     AcceleratorStack,
     Evidence,
     Gap,
@@ -23,19 +24,15 @@ from rackready.facts.model import (
     System,
 )
 from rackready.facts.parts.store import Facts
-from rackready.facts.readers import kernel, managed, metax, net, pci, rdma, sysfs, system
+from rackready.facts.readers import kernel, managed, net, pci, rdma, setpci, sysfs, system
 from rackready.facts.readers.managed import JOURNAL, MANIFEST
-from rackready.facts.readers.reader import Output
+from rackready.facts.readers.reader import Output, plain
 from rackready.facts.readers.registry import by_command, by_line
 
 T = TypeVar("T")
 
 DISAGREEMENT = "outputs that disagree"
 """What the gaps are filed under that tell of two outputs which do not agree."""
-
-StackReader = Callable[[Mapping[str, str], sysfs.Note], AcceleratorStack]
-STACK_READERS: dict[str, StackReader] = {"metax": metax.read_stack}
-"""Reader of a vendor's own tools, by the vendor's name in the profiles."""
 
 RECORDS = (
     (MANIFEST, "/var/lib/rackready/manifest"),
@@ -127,7 +124,7 @@ def read_facts(evidence: Iterable[Evidence], notes: Notes) -> Facts:
         if reader is None or item.status is None:
             continue
         note = notes.on(reader.name)
-        output = Output(item.command, item.text, note, item.filters, item.line, item.status)
+        output = Output(item.command, plain(item.text), note, item.filters, item.line, item.status)
         try:
             for fact in reader.read(output):
                 facts.add(fact, conflict)
@@ -159,11 +156,6 @@ def read_node(
     evidence = tuple(evidence)
     outputs = Outputs(evidence)
     notes = Notes([*gaps, *(Gap(item.command, item.lost) for item in evidence if item.lost)])
-    stack = AcceleratorStack()
-    for vendor, read_stack in STACK_READERS.items():
-        stack = read_stack(outputs.answers(), notes.on(f"tools of {vendor}"))
-        if stack != AcceleratorStack():
-            break
     modules = outputs.answer("cat /proc/modules")
     log = outputs.answer("dmesg | ")
     journal = outputs.ran(JOURNAL)
@@ -178,7 +170,6 @@ def read_node(
         pci=_pci(outputs, notes.on("PCI functions")),
         rdma=_rdma(outputs, notes.on("RDMA devices")),
         net=_net(outputs, notes.on("network interfaces")),
-        stack=stack,
         modules=None
         if modules is None
         else kernel.read_modules(
@@ -198,8 +189,14 @@ def read_node(
     node = replace(
         node,
         system=_joined(System, [node.system], facts, note)[0],
-        stack=_joined(AcceleratorStack, [node.stack], facts, note)[0],
-        pci=_mapped(_joined(PciFunction, (node.pci or {}).values(), facts, note), "bdf", node.pci),
+        stack=_stack(facts),
+        pci=_mapped(
+            setpci.with_registers(
+                _joined(PciFunction, (node.pci or {}).values(), facts, note), facts
+            ),
+            "bdf",
+            node.pci,
+        ),
         rdma=_joined(RdmaDevice, node.rdma or (), facts, note) or node.rdma,
         net=_joined(NetDevice, node.net or (), facts, note) or node.net,
         modules=_mapped(
@@ -221,6 +218,24 @@ def read_node(
             reason = f"only its end was read: runs before {oldest} can't be taken back"
             notes.on("rackready's journal")(reason)
     return replace(node, records=records, gaps=notes.gaps())
+
+
+def _stack(facts: Facts) -> AcceleratorStack:
+    """
+    Accelerators in the order of their tool. Its count of 0 makes none of them known; the SDK's own
+    file says more than the tool, which may shorten the version.
+    """
+    stack = facts.first(AcceleratorStack) or AcceleratorStack()
+    found = stack.accelerators or (() if stack.attached == 0 else None)
+    return replace(
+        stack,
+        accelerators=found and tuple(sorted(found, key=_index)),
+        sdk_version=stack.sdk_version or stack.sdk_shown,
+    )
+
+
+def _index(accelerator: Accelerator) -> int:
+    return 1 << 16 if accelerator.index is None else accelerator.index
 
 
 def _mapped(things: tuple[T, ...], key: str, known: Mapping[str, T] | None) -> Any:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from struct import unpack_from
 
-from rackready.facts.model import Express, PciFunction
+from rackready.facts.model import AccessControl, ErrorStatus, Express, PciFunction
 from rackready.facts.readers.sysfs import Note, attributes, bdf, lines, links, number
 
 _DUMP_LINE = re.compile(r"([0-9a-fA-F]{6,8})((?:\s+[0-9a-fA-F]{2}){0,16})", re.ASCII)
 _LARGEST = 4096  # bytes of config space
-_EXPRESS, _SERIAL = 0x10, 0x0003
+_EXPRESS = 0x10
+_ERRORS, _SERIAL, _ACCESS_CONTROL = 0x0001, 0x0003, 0x000D  # extended capabilities
 
 
 def read_dump(text: str, note: Note) -> bytes:
@@ -57,17 +58,40 @@ def read_express(config: bytes) -> Express | None:
     return None
 
 
-def read_serial(config: bytes) -> str | None:
-    """Device Serial Number of the extended capability 0003, as lspci writes it."""
+def _extended(config: bytes, wanted: int, size: int) -> int | None:
+    """Offset of an extended capability that is there with ``size`` bytes."""
     pointer, seen = 0x100, set[int]()
-    while 0x100 <= pointer <= len(config) - 12 and pointer not in seen:
+    while 0x100 <= pointer <= len(config) - size and pointer not in seen:
         seen.add(pointer)
         (header,) = unpack_from("<I", config, pointer)
-        if header & 0xFFFF == _SERIAL:
-            low, high = unpack_from("<II", config, pointer + 4)
-            return "-".join(f"{byte:02x}" for byte in (high << 32 | low).to_bytes(8, "big"))
+        if header & 0xFFFF == wanted:
+            return pointer
         pointer = header >> 20 & 0xFFC
     return None
+
+
+def read_serial(config: bytes) -> str | None:
+    """Device Serial Number of the extended capability 0003, as lspci writes it."""
+    at = _extended(config, _SERIAL, 12)
+    if at is None:
+        return None
+    low, high = unpack_from("<II", config, at + 4)
+    return "-".join(f"{byte:02x}" for byte in (high << 32 | low).to_bytes(8, "big"))
+
+
+def read_access_control(config: bytes) -> AccessControl | None:
+    """Access Control Services, extended capability 000d."""
+    at = _extended(config, _ACCESS_CONTROL, 8)
+    return None if at is None else AccessControl(at, unpack_from("<H", config, at + 6)[0])
+
+
+def read_errors(config: bytes) -> ErrorStatus | None:
+    """Status words of Advanced Error Reporting, extended capability 0001."""
+    at = _extended(config, _ERRORS, 0x14)
+    if at is None:
+        return None
+    uncorrectable, correctable = (unpack_from("<I", config, at + o)[0] for o in (4, 0x10))
+    return ErrorStatus(uncorrectable, correctable)
 
 
 def path_of(target: str) -> tuple[str | None, tuple[str, ...]]:
@@ -141,5 +165,7 @@ def pci_functions(
             responds=bool(config.strip(b"\xff")) if config else None,
             serial=read_serial(config),
             slot=slots.get(address),
+            access_control=read_access_control(config),
+            errors=read_errors(config),
         )
     return functions

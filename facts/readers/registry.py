@@ -4,10 +4,76 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from rackready.facts.readers import host
+from rackready.facts.readers import (
+    collective,
+    containers,
+    copies,
+    dcb,
+    dcgm,
+    device_memory,
+    dmesg,
+    driver_reports,
+    host,
+    iommu,
+    limits,
+    listing,
+    lspci,
+    metax,
+    metax_health,
+    mlxconfig,
+    module_files,
+    modules,
+    mxvs,
+    networkd,
+    nvidia_query,
+    pci_files,
+    perftest,
+    port_counters,
+    python,
+    roce_files,
+    routing,
+    setpci,
+    smi,
+    ssh,
+    symbols,
+    topology,
+)
 from rackready.facts.readers.reader import Reader
 
-READERS: tuple[Reader, ...] = (*host.READERS,)
+READERS: tuple[Reader, ...] = (
+    *host.READERS,
+    *roce_files.READERS,
+    *lspci.READERS,
+    *setpci.READERS,
+    *pci_files.READERS,
+    *iommu.READERS,
+    *mlxconfig.READERS,
+    *nvidia_query.READERS,
+    *metax.READERS,
+    *metax_health.READERS,
+    *python.READERS,
+    *limits.READERS,
+    *listing.READERS,
+    *containers.READERS,
+    *ssh.READERS,
+    *topology.READERS,
+    *collective.READERS,
+    *perftest.READERS,
+    *mxvs.READERS,
+    *dcgm.READERS,
+    *copies.READERS,
+    *modules.READERS,
+    *module_files.READERS,
+    *symbols.READERS,
+    *dmesg.READERS,
+    *device_memory.READERS,
+    *smi.READERS,
+    *driver_reports.READERS,
+    *dcb.READERS,
+    *port_counters.READERS,
+    *routing.READERS,
+    *networkd.READERS,
+)
 """In the order in which they are asked: the more special ones of a program first."""
 
 

@@ -5,10 +5,54 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rackready.check import NODE_CHECKS, RACK_CHECKS, Check, Rack, View
-from rackready.checks import accelerator, node, pcie, peer_memory, rack, roce
+from rackready.checks import (
+    accelerator,
+    accelerator_health,
+    container,
+    gpu,
+    kernel_log,
+    kernel_modules,
+    limits,
+    network,
+    node,
+    nvshmem,
+    pcie,
+    pcie_health,
+    pcie_routing,
+    peer_memory,
+    peer_module,
+    qos,
+    rack,
+    roce,
+    roce_marks,
+    sdk,
+    ssh,
+)
 from rackready.finding import Finding
 
-__all__ = ["accelerator", "node", "pcie", "peer_memory", "rack", "roce"]
+__all__ = [
+    "accelerator",
+    "accelerator_health",
+    "container",
+    "gpu",
+    "kernel_log",
+    "kernel_modules",
+    "limits",
+    "network",
+    "node",
+    "nvshmem",
+    "pcie",
+    "pcie_health",
+    "pcie_routing",
+    "peer_memory",
+    "peer_module",
+    "qos",
+    "rack",
+    "roce",
+    "roce_marks",
+    "sdk",
+    "ssh",
+]
 
 
 def all_checks() -> Mapping[str, Check]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from rackready.check import Cases, View, case, check
+from rackready.check import Case, Cases, View, case, check
+from rackready.facts.model import Accelerator
+from rackready.facts.parts.devices import Folder
+from rackready.facts.parts.modules import ModuleFile
 from rackready.finding import Verdict
 
 
 @check(
     "accelerator.count",
     ok=Verdict.OK,
+    in_tool=Verdict.OK,
     none=Verdict.FAIL,
+    none_in_tool=Verdict.FAIL,
     mismatch=Verdict.FAIL,
     wrong=Verdict.FAIL,
     unusual=Verdict.WARN,
@@ -24,6 +29,9 @@ def count(view: View) -> Cases:
     tool = node.stack.attached
     if tool is None and listed is not None:
         tool = len(listed)
+    if not node.probed:
+        yield from _pasted(view, node.stack.attached, on_bus)
+        return
     if node.pci is None:
         yield case("unseen-on-bus", subject)
         return
@@ -34,16 +42,7 @@ def count(view: View) -> Cases:
     if tool is None:
         yield case("unseen-by-tool", subject, observed=on_bus)
     elif tool != on_bus:
-        bus = set(view.wiring.accelerators)
-        tools = {item.bdf for item in listed or () if item.bdf}
-        yield case(
-            "mismatch",
-            subject,
-            observed=tool,
-            expected=on_bus,
-            bus_only=", ".join(sorted(bus - tools)) or "none",
-            tool_only=", ".join(sorted(tools - bus)) or "none",
-        )
+        yield _mismatch(view, tool, on_bus)
     elif wish is not None and on_bus != wish.value:
         yield case(
             "wrong" if wish.site else "unusual",
@@ -56,16 +55,91 @@ def count(view: View) -> Cases:
         yield case("ok", subject, observed=on_bus)
 
 
-@check("accelerator.state", ok=Verdict.OK, unavailable=Verdict.FAIL, not_shown=Verdict.SKIP)
+def _pasted(view: View, tool: int | None, on_bus: int) -> Cases:
+    """A paste may show a part of the bus: a tool that sees more is right, one that sees less not."""
+    wish = view.wishes.accelerators
+    subject = "accelerators"
+    if tool is None:
+        return
+    if tool == 0:
+        yield case("none-in-tool", subject, observed=tool)
+    elif tool < on_bus:
+        yield _mismatch(view, tool, on_bus)
+    elif wish is not None and wish.site and tool != wish.value:
+        values = {"observed": tool, "expected": wish.value, "wished_by": wish.origin}
+        yield case("wrong", subject, **values)
+    elif tool == on_bus or (wish is not None and wish.site):
+        yield case("ok" if tool == on_bus else "in-tool", subject, observed=tool)
+
+
+def _mismatch(view: View, tool: int, on_bus: int) -> Case:
+    bus = set(view.wiring.accelerators)
+    tools = {item.bdf for item in view.node.stack.accelerators or () if item.bdf}
+    return case(
+        "mismatch",
+        "accelerators",
+        observed=tool,
+        expected=on_bus,
+        bus_only=", ".join(sorted(bus - tools)) or "none",
+        tool_only=", ".join(sorted(tools - bus)) or "none",
+    )
+
+
+@check(
+    "accelerator.state",
+    ok=Verdict.OK,
+    unavailable=Verdict.FAIL,
+    known_reason=Verdict.FAIL,
+    not_shown=Verdict.SKIP,
+)
 def state(view: View) -> Cases:
+    """Where the tool names a reason, the profile knows what helps."""
+    known = {item.reason.lower(): item for item in (view.profile.states if view.profile else ())}
     for item in view.node.stack.accelerators or ():
         subject = item.bdf or f"GPU {item.index}"
         if item.state is None:
             yield case("not-shown", subject, index=item.index)
         elif item.state == "Available":
             yield case("ok", subject, index=item.index)
+        elif item.reason and (help_ := known.get(item.reason.lower())):
+            values = {"index": item.index, "image": _image(view, item)}
+            yield case(
+                "known-reason",
+                subject,
+                index=item.index,
+                observed=f"{item.state} ({item.reason})",
+                reason=help_.cause.format_map(values),
+                help=help_.fix.format_map(values),
+                driver=_driver(view) or "of unknown version",
+            )
         else:
-            yield case("unavailable", subject, index=item.index, observed=item.state)
+            observed = f"{item.state} ({item.reason})" if item.reason else item.state
+            yield case("unavailable", subject, index=item.index, observed=observed)
+
+
+def _image(view: View, accelerator: Accelerator) -> str:
+    """The firmware of a device among those that the driver package brought, where one fits."""
+    paths = view.profile.paths.get("firmware") if view.profile else None
+    usual = paths.value[0] if paths else "."
+    board = (accelerator.model or "").rpartition(" ")[2]
+    fitting = [
+        f"{folder.path}/{name}"
+        for folder in view.node.facts.each(Folder)
+        for name in folder.names
+        if folder.path.startswith(usual) and name.endswith(f"-{board}.bin")
+    ]
+    return fitting[0] if len(fitting) == 1 else f"{usual}/IMAGE-{board}.bin"
+
+
+def _driver(view: View) -> str | None:
+    """Version of the kernel driver: of the one that runs, else of the file that is installed."""
+    if view.node.stack.driver_version:
+        return view.node.stack.driver_version
+    for name in view.profile.probe.modules[:1] if view.profile else ():
+        loaded = (view.node.modules or {}).get(name)
+        file = view.node.facts.first(ModuleFile, name=name)
+        return (loaded and loaded.version) or (file and file.version) or None
+    return None
 
 
 @check(
@@ -76,8 +150,10 @@ def state(view: View) -> Cases:
 )
 def versions(view: View) -> Cases:
     stack = view.node.stack
-    if view.wiring.accelerators and stack.driver_version is None:
+    if view.wiring.accelerators and stack.driver_version is None and view.node.probed:
         yield case("driver-unknown", "driver")
+    elif not view.node.probed or view.profile is None or "sdk" not in view.profile.paths:
+        return  # nobody looked for an SDK, or the product has none in a known place
     elif stack.driver_version is not None and stack.sdk_version is None:
         yield case("sdk-unknown", "SDK", driver=stack.driver_version)
     elif stack.driver_version is not None:

@@ -77,6 +77,7 @@ def kernel(view: View) -> Cases:
     "node.compute-nics",
     ok=Verdict.OK,
     none=Verdict.WARN,
+    not_needed=Verdict.SKIP,
     not_named=Verdict.ERROR,
     missing=Verdict.FAIL,
     without_rdma=Verdict.FAIL,
@@ -107,10 +108,12 @@ def compute_nics(view: View) -> Cases:
             others=others,
         )
     elif not wiring.missing:
-        yield case("not-named" if rest else "none", "NICs", others=others)
+        needed = view.profile is None or "rdma" in view.profile.requires
+        name = "not-named" if rest else "none" if needed else "not-needed"
+        yield case(name, "NICs", others=others)
 
 
-@check("node.policy", not_judged=Verdict.WARN, no_evidence=Verdict.SKIP)
+@check("node.policy", no_evidence=Verdict.SKIP)
 def policy(view: View) -> Cases:
-    for key, value in view.wishes.unjudged:
-        yield case("not-judged", key, wished=value)
+    """What a diagnosis tells of wishes on which nothing was given: see diagnose.py."""
+    yield from ()

@@ -5,39 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 from rackready.check import Cases, View, case, check
+from rackready.checks.pcie_paths import (
+    HEADER,
+    accelerators,
+    bridges_of,
+    compute_functions,
+    is_bridge,
+    is_denied,
+)
 from rackready.facts.model import Express, PciFunction
 from rackready.finding import Verdict
-from rackready.wiring import card
 
 _NEVER_WRITTEN = 128  # the smallest encoding: some devices read 0 here without honouring it
-_HEADER = 64  # bytes of config space that anybody may read
-
-
-def compute_functions(view: View) -> list[PciFunction]:
-    """Functions of the compute NICs in BDF order: all of a card, its virtual functions included."""
-    functions = view.node.pci or {}
-    own = {port.bdf for port in view.wiring.compute if port.bdf}
-    cards = {card(bdf) for bdf in own & functions.keys() if not functions[bdf].physfn}
-    return [
-        function
-        for bdf, function in sorted(functions.items())
-        if function.class_code is not None
-        and function.class_code >> 16 == 0x02
-        and (bdf in own or card(function.physfn or bdf) in cards)
-    ]
 
 
 def unknown(function: PciFunction) -> str:
     """The case that says why a field of the PCI Express capability of a function is unknown."""
     if function.responds is None:
         return "unreadable"
-    if function.config_bytes <= _HEADER:
+    if function.config_bytes <= HEADER:
         return "header-only"
     return "no-capability" if function.express is None else "reserved"
 
 
 def _not_seen(view: View) -> list[str]:
-    """Compute NICs that the list of PCI functions lacks."""
+    """Compute NICs that the list of PCI functions lacks; a paste need not hold them all."""
+    if not view.node.probed:
+        return []
     functions = view.node.pci or {}
     return sorted({port.bdf for port in view.wiring.compute if port.bdf} - functions.keys())
 
@@ -87,12 +81,14 @@ def _read_requests(view: View) -> Cases:
         bdf, express = function.bdf, function.express
         observed = express.max_read_request if express else None
         if function.is_virtual:
-            yield case("virtual", bdf, physfn=function.physfn)
+            yield case("virtual", bdf, physfn=function.physfn or "that the paste does not show")
+            continue
+        if _is_silent(view, function, observed):
             continue
         if bdf in owned:
             yield case("accelerator", bdf)
             continue
-        if function.is_virtual is None:
+        if function.is_virtual is None and view.node.probed:
             yield case("kind-unknown", bdf, expected=f"{wish.value} B")
             continue
         data = {
@@ -123,6 +119,12 @@ def _read_requests(view: View) -> Cases:
             yield case("tied", bdf, payload=payload, **values)
         else:
             yield case("too-large" if observed > wish.value else "too-small", bdf, data, **values)
+
+
+def _is_silent(view: View, function: PciFunction, observed: int | None) -> bool:
+    """True where a paste simply does not hold the register."""
+    known = observed is not None or is_denied(function) or function.responds is False
+    return not view.node.probed and not known
 
 
 def _tied(view: View, express: Express, wanted: int) -> bool:
@@ -156,15 +158,20 @@ def max_payload(view: View) -> Cases:
     functions = view.node.pci or {}
     if wish is None:
         return
-    ends = {function.bdf for function in compute_functions(view)} | set(view.wiring.accelerators)
-    paths = {bdf for end in ends for bdf in functions[end].bridges or ()}
-    for bdf in sorted({*_not_seen(view), *(paths - functions.keys())}):
-        yield case("not-listed", bdf, expected=f"{wish.value} B")
+    ends = {function.bdf for function in compute_functions(view)} | accelerators(view)
+    paths = {bdf for end in ends for bdf in bridges_of(view, functions[end])}
+    if view.node.probed:
+        for bdf in sorted({*_not_seen(view), *(paths - functions.keys())}):
+            yield case("not-listed", bdf, expected=f"{wish.value} B")
+    else:
+        paths |= _short_bridges(view, ends, wish.value)
     for bdf in sorted(ends | (paths & functions.keys())):
         function = functions[bdf]
         express = function.express
         if function.is_virtual:
-            yield case("virtual", bdf, physfn=function.physfn)
+            yield case("virtual", bdf, physfn=function.physfn or "that the paste does not show")
+            continue
+        if _is_silent(view, function, express.max_payload if express else None):
             continue
         if function.responds is False:
             yield case("gone", bdf)
@@ -182,7 +189,7 @@ def max_payload(view: View) -> Cases:
         }
         narrow = [
             (size, bridge)
-            for bridge in function.bridges or ()
+            for bridge in bridges_of(view, function)
             # A bridge below the wish is a finding of its own, and the cause of all below it.
             if wish.value <= (size := _payload(functions.get(bridge)) or 0) < observed
         ]
@@ -199,6 +206,17 @@ def max_payload(view: View) -> Cases:
             yield case("held-by-kernel", bdf, **values)
         else:
             yield case("too-small", bdf, **values)
+
+
+def _short_bridges(view: View, ends: set[str], wanted: int) -> set[str]:
+    """Bridges of a paste that does not show what is below them: as short as the ends are."""
+    functions = view.node.pci or {}
+    short = {size for end in ends if (size := _payload(functions[end])) and size < wanted}
+    return {
+        bdf
+        for bdf, function in functions.items()
+        if is_bridge(function) and not function.buses and _payload(function) in short
+    }
 
 
 def _payload(function: PciFunction | None) -> int | None:

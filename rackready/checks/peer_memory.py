@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rackready.check import Cases, View, case, check
+from rackready.checks.peer_module import given_addresses
 from rackready.finding import Verdict
 from rackready.version import SdkVersion
 
@@ -29,16 +30,19 @@ def registration(view: View) -> Cases:
     An SDK that knows dma-buf may do without; whether kernel and NIC driver let it is not seen here.
     """
     node = view.node
-    if view.profile is None or view.profile.peer_memory is None:
-        return  # this vendor has no such mechanism
-    if not view.wiring.accelerators or not node.rdma:
-        return
+    if node.probed:
+        if view.profile is None or view.profile.peer_memory is None:
+            return  # this vendor has no such mechanism
+        if not view.wiring.accelerators or not node.rdma:
+            return
     log = node.kernel_log or ()
     attempts = [at for at, line in enumerate(log) if _ATTEMPT.search(line)]
     since = log[attempts[-1] :] if attempts else log
     symbols = sorted({match[1] for line in since if (match := _REFUSED.search(line))})
     if node.stack.peer_memory:
         yield case("ok", "driver")
+    elif symbols and any(not item.path for item in given_addresses(node)):
+        return  # it was loaded with the addresses, and looks none up
     elif symbols:
         yield case(
             "symbol-refused",
@@ -47,12 +51,12 @@ def registration(view: View) -> Cases:
             kernel=node.system.kernel or "unknown",
             observed="refused",
         )
-    elif _knows_dmabuf(view):
+    elif _knows_dmabuf(view) and (node.probed or node.stack.peer_memory is False):
         observed = "not registered" if node.stack.peer_memory is False else "not known"
         yield case("dmabuf", "driver", observed=observed, sdk_version=node.stack.sdk_version)
     elif node.stack.peer_memory is False:
         yield case("not-registered", "driver", observed="not registered")
-    else:
+    elif node.probed:
         yield case("unknown", "driver")
 
 

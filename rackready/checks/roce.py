@@ -121,7 +121,9 @@ def traffic_class(view: View) -> Cases:
         elif port and port.traffic_class_file is False:
             yield case("no-file" if wish.site else "unsupported", subject, **values)
         elif observed is None:
-            yield case("unknown", subject, **values)
+            # What nobody pasted is no error; the diagnosis tells of a wish without evidence.
+            if view.node.probed or (port and port.traffic_class_file):
+                yield case("unknown", subject, **values)
         elif observed == -1:
             yield case("missing" if wish.site else "not-set", subject, observed="not set", **values)
         elif right:

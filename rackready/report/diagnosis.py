@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console
 
@@ -15,14 +15,14 @@ _COLOURS = {Verdict.FAIL: "red", Verdict.ERROR: "red", Verdict.WARN: "yellow"}
 _PARTS = (("why", "cause"), ("fix", "fix"), ("for good", "persistent_fix"))
 
 
-def as_json(diagnosis: Diagnosis) -> str:
-    """The report that ``diagnose --json`` prints: its verdict, then the findings, worst first."""
+def as_json(diagnosis: Diagnosis) -> Iterator[str]:
+    """The lines of ``diagnose --json``: its verdict, then the findings, worst first."""
     findings = _ordered(diagnosis.findings)
-    told = {
-        "verdict": worst(findings).value,
-        "findings": [finding.as_dict() for finding in findings],
-    }
-    return json.dumps(told, indent=1)
+    yield f'{{\n "verdict": "{worst(findings).value}",\n "findings": ['
+    last = len(findings) - 1
+    for number, finding in enumerate(findings):
+        yield json.dumps(finding.as_dict()) + ("," if number < last else "")
+    yield " ]\n}"
 
 
 def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:

@@ -23,7 +23,7 @@ import yaml
 from rackready import explain
 from rackready.check import texts
 from rackready.checks import all_checks
-from rackready.diagnose import diagnose, pile_of
+from rackready.diagnose import diagnose
 from rackready.finding import Finding, NodeVerdict
 from rackready.judge import Judgement, judge, judge_rack
 from rackready.plan import Plan, make_plan
@@ -52,9 +52,11 @@ def judged(data: Mapping[str, Any], name: str = "node") -> Judgement:
 def diagnosed(data: Mapping[str, Any]) -> list[Finding]:
     policy = Policy.from_data(data.get("policy", {}), "policy")
     policy.require_checks(all_checks())
-    pile = pile_of(data["paste"].items())
-    assert data.get("readable", True) is pile.readable
-    return list(diagnose(pile, captures.profiles(), policy, captures.TODAY).findings)
+    found = diagnose(
+        captures.pile(data["paste"].items()), captures.profiles(), policy, captures.TODAY
+    )
+    assert not found.unread
+    return list(found.findings)
 
 
 def findings(data: Mapping[str, Any]) -> list[Finding]:

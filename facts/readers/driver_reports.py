@@ -1,0 +1,59 @@
+"""What drivers, images and package managers say of versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rackready.facts.parts.smi import ContainerSdk, DriverLoaded, ToolReport, Upgrade
+from rackready.facts.readers.reader import Output, reader
+
+_NVRM = re.compile(r"NVRM version: .{1,80}?  ?(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\s")
+_BANNER = re.compile(r"(?:PPU )?SDK Version *: *v?(\d+(?:\.\d+){1,3}[\w-]*)")
+_DRIVER = re.compile(r"Driver Version +: (\S+)")
+_UPGRADED = re.compile(r"([a-z0-9][\w.+-]{1,80})(?::\w+)? \((\S+), (\S+?)\)")
+
+
+def read_nvrm(output: Output) -> Iterator[DriverLoaded]:
+    """``/proc/driver/nvidia/version``."""
+    if match := _NVRM.search(output.text + "\n"):
+        yield DriverLoaded("nvidia", match[1])
+    else:
+        output.note("the driver's version file could not be understood")
+
+
+def read_banner(output: Output) -> Iterator[object]:
+    """Start-up lines of an image with an SDK of its own."""
+    if match := _BANNER.search(output.text):
+        yield ContainerSdk(match[1])
+    if match := _DRIVER.search(output.text):
+        yield ToolReport("ppu-smi", driver=match[1])
+
+
+def read_apt_history(output: Output) -> Iterator[Upgrade]:
+    """``/var/log/apt/history.log``: what was upgraded, and by which command."""
+    by = ""
+    for line in output.lines():
+        key, _, value = line.partition(": ")
+        if key == "Commandline":
+            by = value
+        elif key == "Upgrade":
+            for match in _UPGRADED.finditer(value):
+                yield Upgrade(match[1], match[2], match[3], by)
+
+
+READERS = (
+    reader("cat /proc/driver/nvidia/version", read_nvrm, shape=r"^NVRM version: "),
+    reader(
+        "cat /var/log/apt/history.log",
+        read_apt_history,
+        command=r"(?:cat|tail|head|zcat|grep)\s.*apt/history\.log",
+        shape=r"^Start-Date: .*\nCommandline: ",
+    ),
+    reader(
+        "docker logs",
+        read_banner,
+        command=r"docker logs\b",
+        shape=r"^PPU SDK Version: ",
+    ),
+)

@@ -1,0 +1,334 @@
+"""lspci in all its forms: names, numbers, decoded capabilities, dumps of the config space."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from rackready.facts.model import AccessControl, ErrorStatus, Express, PciFunction
+from rackready.facts.parts.pci_names import VIRTUAL, class_of, vendor_of
+from rackready.facts.parts.pcie import AcsLines
+from rackready.facts.readers import pci, sysfs
+from rackready.facts.readers.reader import Output, reader
+
+_HEAD = re.compile(
+    r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]) "
+    r"(?:(?P<code>[0-9a-f]{4}): (?P<ids>[0-9a-f]{4}:[0-9a-f]{4})|"
+    r"(?:Class (?P<bare>[0-9a-f]{4})|(?P<class>[A-Z0-9][^:\[]{2,60}?))"
+    r"(?: \[(?P<nn>[0-9a-f]{4})\])?: (?P<name>.*))"
+)
+_NUMBERS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]|Device ([0-9a-f]{4}):([0-9a-f]{4})\b")
+_DEVICE = re.compile(r" Device ([0-9a-f]{4})\b")
+_TAIL = re.compile(r" \((?:rev|prog-if) [^)]*\)")
+_DUMP = re.compile(r"([0-9a-f]{2,3}):((?: [0-9a-f]{2}){1,16})$")
+_FLAG = re.compile(r"([A-Za-z][\w-]*?)([+-])(?=[\s,;]|$)")
+_CAPABILITY = re.compile(r"Capabilities: \[([0-9a-f]{2,3})(?: v\d+)?\] (.*)")
+_BYTES = re.compile(r"(MaxPayload|MaxReadReq) (\d{3,4}) bytes")
+_SPEED = re.compile(r"Speed (\d+(?:\.\d)?)GT/s(?: \((\w+)\))?")
+_WIDTH = re.compile(r"Width x(\d{1,2})(?: \((\w+)\))?")
+_BUSES = re.compile(r"Bus: primary=\w+, secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})")
+_SERIAL = re.compile(r"Device Serial Number ((?:[0-9a-f]{2}-){7}[0-9a-f]{2})")
+
+_SPEEDS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}
+_PORTS = (
+    ("PCI-Express to PCI", 7),
+    ("PCI/PCI-X to PCI-Express", 8),
+    ("Root Complex Integrated Endpoint", 9),
+    ("Root Complex Event Collector", 10),
+    ("Legacy Endpoint", 1),
+    ("Endpoint", 0),
+    ("Root Port", 4),
+    ("Upstream Port", 5),
+    ("Downstream Port", 6),
+)
+# Flags of the device control word; the second names are those of lspci before 3.6.
+_CONTROL = {
+    "CorrErr": 0,
+    "Correctable": 0,
+    "NonFatalErr": 1,
+    "Non-Fatal": 1,
+    "FatalErr": 2,
+    "Fatal": 2,
+    "UnsupReq": 3,
+    "Unsupported": 3,
+    "RlxdOrd": 4,
+    "ExtTag": 8,
+    "PhantFunc": 9,
+    "AuxPwr": 10,
+    "NoSnoop": 11,
+    "BrConfRtry": 15,
+}
+_ACS = {
+    "SrcValid": 0,
+    "TransBlk": 1,
+    "ReqRedir": 2,
+    "CmpltRedir": 3,
+    "UpstreamFwd": 4,
+    "EgressCtrl": 5,
+    "DirectTrans": 6,
+}
+UNCORRECTABLE = {
+    "DLP": 4,
+    "SDES": 5,
+    "TLP": 12,
+    "PoisonTLP": 12,
+    "FCP": 13,
+    "CmpltTO": 14,
+    "CmpltAbrt": 15,
+    "UnxCmplt": 16,
+    "RxOF": 17,
+    "MalfTLP": 18,
+    "ECRC": 19,
+    "UnsupReq": 20,
+    "ACSViol": 21,
+    "UncorrIntErr": 22,
+    "BlockedTLP": 23,
+}
+CORRECTABLE = {
+    "RxErr": 0,
+    "BadTLP": 6,
+    "BadDLLP": 7,
+    "Rollover": 8,
+    "Timeout": 12,
+    "AdvNonFatalErr": 13,
+    "NonFatalErr": 13,
+    "CorrIntErr": 14,
+    "HeaderOF": 15,
+}
+
+
+@dataclass
+class _Entry:
+    """One function while its lines are read."""
+
+    function: PciFunction
+    express: Express = field(default_factory=Express)
+    key: str = ""
+    section: int = 0  # offset of the capability that the lines belong to
+    dump: bytearray = field(default_factory=bytearray)
+
+    def set(self, **values: object) -> None:
+        self.function = replace(self.function, **values)  # type: ignore[arg-type]
+
+    def set_express(self, **values: object) -> None:
+        self.express = replace(self.express, **values)  # type: ignore[arg-type]
+
+    def done(self) -> PciFunction:
+        if len(self.dump) >= 64:
+            config = bytes(self.dump)
+            self.set(
+                config_bytes=len(config),
+                responds=bool(config.strip(b"\xff")),
+                access_control=self.function.access_control or pci.read_access_control(config),
+                errors=self.function.errors or pci.read_errors(config),
+            )
+            self.express = pci.read_express(config) or self.express
+        if self.express != Express():
+            self.set(express=self.express)
+        return self.function
+
+
+def read_lspci(output: Output) -> Iterator[PciFunction | AcsLines]:
+    """``lspci`` with any options, whole or filtered; the lines of a tree (-t) tell nothing here."""
+    entry: _Entry | None = None
+    nameless: list[int] = []
+    for line in output.lines():
+        if head := _HEAD.match(line):
+            if entry:
+                yield entry.done()
+            entry = _Entry(_function(head))
+        elif entry:
+            _line(entry, line)
+        elif line.startswith("ACSCtl:"):
+            nameless.append(_bits(line, _ACS))
+    if entry:
+        yield entry.done()
+    if nameless:
+        yield AcsLines(tuple(nameless))
+
+
+def _function(head: re.Match[str]) -> PciFunction:
+    bdf = sysfs.bdf(head[1]) or head[1]
+    if head["ids"]:
+        vendor, device = (int(part, 16) for part in head["ids"].split(":"))
+        name = "Virtual Function" if (vendor, device) in VIRTUAL else None
+        return PciFunction(
+            bdf, vendor=vendor, device=device, class_code=class_of(head["code"]), name=name
+        )
+    text = head["name"]
+    name = _TAIL.sub("", text).strip()
+    numbers = _NUMBERS.search(text)
+    known = [part for part in numbers.groups() if part] if numbers else []
+    device_only = None if known else _DEVICE.search(text)
+    code = head["nn"] or head["bare"]
+    return PciFunction(
+        bdf,
+        vendor=int(known[0], 16) if known else vendor_of(text),
+        device=int(known[1], 16) if known else device_only and int(device_only[1], 16),
+        class_code=class_of(code or head["class"].strip()),
+        name=name,
+        # all ones: the link is down, or the device has fallen off the bus
+        responds=False if "(rev ff)" in text else None,
+    )
+
+
+def _line(entry: _Entry, line: str) -> None:
+    if dump := _DUMP.match(line):
+        if int(dump[1], 16) == len(entry.dump):
+            entry.dump += bytes.fromhex(dump[2])
+        return
+    if line.startswith("Capabilities: <access denied>"):
+        # the kernel shows 64 bytes to those who are not root
+        entry.set(config_bytes=64, responds=True)
+        return
+    if capability := _CAPABILITY.match(line):
+        entry.section, entry.key = int(capability[1], 16), ""
+        _capability(entry, capability[2])
+        return
+    key, colon, rest = line.partition(":")
+    if colon and key in _PLAIN:
+        entry.key = ""
+        _PLAIN[key](entry, rest.strip(), line)
+    elif colon and key in _REGISTERS:
+        entry.key = key
+        _REGISTERS[key](entry, rest)
+    elif entry.key in _REGISTERS and not _KEY.match(line):
+        _REGISTERS[entry.key](entry, line)
+    elif _BYTES.search(line) and entry.express.device_control is None and "MaxReadReq" in line:
+        # grep let through the second line alone
+        _device_control(entry, line)
+    elif line.startswith("!!! Unknown header type"):
+        entry.set(responds=False)
+
+
+_KEY = re.compile(r"[A-Z]\w{2,12}:\s")
+
+
+def _capability(entry: _Entry, text: str) -> None:
+    if text.startswith("Express"):
+        kind = next((number for name, number in _PORTS if name in text), None)
+        entry.set_express(offset=entry.section, port_type=kind)
+    elif text.startswith("Access Control Services"):
+        entry.set(access_control=AccessControl(entry.section))
+    elif serial := _SERIAL.match(text):
+        entry.set(serial=serial[1])
+
+
+def _numa(entry: _Entry, rest: str, line: str) -> None:
+    entry.set(numa_node=sysfs.number(rest))
+
+
+def _driver(entry: _Entry, rest: str, line: str) -> None:
+    entry.set(driver=rest)
+
+
+def _slot(entry: _Entry, rest: str, line: str) -> None:
+    entry.set(slot=rest)
+
+
+def _buses(entry: _Entry, rest: str, line: str) -> None:
+    if buses := _BUSES.match(line):
+        entry.set(buses=(int(buses[1], 16), int(buses[2], 16)))
+
+
+_PLAIN: Mapping[str, Callable[[_Entry, str, str], None]] = {
+    "NUMA node": _numa,
+    "Kernel driver in use": _driver,
+    "Physical Slot": _slot,
+    "Bus": _buses,
+}
+
+
+def _bits(text: str, places: Mapping[str, int]) -> int:
+    return sum({1 << places[n] for n, sign in _FLAG.findall(text) if sign == "+" and n in places})
+
+
+def _size(text: str, name: str) -> int | None:
+    """The encoding of a size: 128 -> 0, 4096 -> 5."""
+    size = next((int(size) for found, size in _BYTES.findall(text) if found == name), None)
+    return None if size not in (128, 256, 512, 1024, 2048, 4096) else size.bit_length() - 8
+
+
+def _device_capabilities(entry: _Entry, text: str) -> None:
+    payload = _size(text, "MaxPayload")
+    if payload is not None:
+        entry.set_express(device_capabilities=payload)
+
+
+def _device_control(entry: _Entry, text: str) -> None:
+    control = entry.express.device_control
+    control = (_RESERVED if control is None else control) | _bits(text, _CONTROL)
+    for name, shift in (("MaxPayload", 5), ("MaxReadReq", 12)):
+        encoding = _size(text, name)
+        if encoding is not None:
+            control = control & ~(7 << shift) | encoding << shift
+    entry.set_express(device_control=control)
+
+
+_RESERVED = 7 << 5 | 7 << 12
+"""Encodings without a size, until the line with the sizes comes: grep may leave it out."""
+
+
+def _link(text: str) -> int | None:
+    speed, width = _SPEED.search(text), _WIDTH.search(text)
+    if speed is None and width is None:
+        return None
+    generation = _SPEEDS.get(speed[1], 0) if speed else 0
+    return generation | (int(width[1]) if width else 0) << 4
+
+
+def _link_capabilities(entry: _Entry, text: str) -> None:
+    if entry.express.link_capabilities is None:
+        entry.set_express(link_capabilities=_link(text))
+
+
+def _link_status(entry: _Entry, text: str) -> None:
+    if entry.express.link_status is not None or (status := _link(text)) is None:
+        return
+    speed, width = _SPEED.search(text), _WIDTH.search(text)
+    entry.set_express(
+        link_status=status,
+        speed_reduced=None if not (speed and speed[2]) else speed[2] == "downgraded",
+        width_reduced=None if not (width and width[2]) else width[2] == "downgraded",
+    )
+
+
+def _access_control(entry: _Entry, text: str) -> None:
+    known = entry.function.access_control or AccessControl()
+    control = (known.control or 0) | _bits(text, _ACS)
+    entry.set(access_control=replace(known, control=control))
+
+
+def _uncorrectable(entry: _Entry, text: str) -> None:
+    known = entry.function.errors or ErrorStatus()
+    status = (known.uncorrectable or 0) | _bits(text, UNCORRECTABLE)
+    entry.set(errors=replace(known, uncorrectable=status))
+
+
+def _correctable(entry: _Entry, text: str) -> None:
+    known = entry.function.errors or ErrorStatus()
+    status = (known.correctable or 0) | _bits(text, CORRECTABLE)
+    entry.set(errors=replace(known, correctable=status))
+
+
+_REGISTERS: Mapping[str, Callable[[_Entry, str], None]] = {
+    "DevCap": _device_capabilities,
+    "DevCtl": _device_control,
+    "LnkCap": _link_capabilities,
+    "LnkSta": _link_status,
+    "ACSCtl": _access_control,
+    "UESta": _uncorrectable,
+    "CESta": _correctable,
+}
+
+READERS = (
+    reader(
+        "lspci",
+        read_lspci,
+        command=r"lspci\b",
+        shape=r"^(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7] "
+        r"(?:[A-Z0-9][A-Za-z0-9 /-]{2,40}(?: \[[0-9a-f]{4}\])?: \S|[0-9a-f]{4}: [0-9a-f]{4}:)"
+        r"|^\s*ACSCtl:\s+SrcValid[+-]",
+    ),
+)

@@ -1,0 +1,102 @@
+"""``ip rule``, ``ip route`` and ``ip neigh``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+
+from rackready.facts.parts.network import Neighbour, Route, RoutingRule, RulesListed
+from rackready.facts.readers.reader import Output, reader
+
+_RULE = re.compile(r"(\d{1,10}):\s+(?:not\s+)?from\s+(\S{1,64})\s(.*)")
+_KEY = re.compile(r"\b(dev|src|via|scope|table|lladdr|lookup|iif|oif|proto)\s+(\S{1,64})")
+_KINDS = re.compile(r"(?:unicast|local|broadcast|multicast|blackhole|unreachable|prohibit)\s+")
+_STATES = {
+    "REACHABLE", "STALE", "DELAY", "PROBE", "FAILED", "INCOMPLETE", "PERMANENT", "NOARP", "NONE",
+}  # fmt: skip
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}$", re.IGNORECASE)
+
+
+def read_rules(output: Output) -> Iterator[RoutingRule | RulesListed]:
+    """``ip rule``: ``32766:	from all lookup main``."""
+    plain = False
+    for line in output.lines():
+        if match := _RULE.match(line):
+            keys = dict(_KEY.findall(match[3]))
+            table = keys.get("lookup") or keys.get("table") or ""
+            interface = keys.get("iif") or keys.get("oif") or ""
+            plain = plain or (match[2] == "all" and table == "main")
+            yield RoutingRule(int(match[1]), match[2], table, interface)
+    if plain and not output.filters and not re.search(r"\s-6\b", output.command):
+        yield RulesListed()
+
+
+def read_routes(output: Output) -> Iterator[Route]:
+    """``ip route`` and ``ip route show table 102``."""
+    asked = re.search(r"\btable\s+(\S+)", output.command)
+    for line in output.lines():
+        line = _KINDS.sub("", line, count=1) if _KINDS.match(line) else line
+        target = _target(line.partition(" ")[0])
+        keys = dict(_KEY.findall(line))
+        if target and "dev" in keys:
+            yield Route(
+                keys.get("table") or (asked[1] if asked else "main"),
+                target,
+                keys["dev"],
+                keys.get("src"),
+                keys.get("via"),
+                keys.get("scope"),
+            )
+
+
+def _target(word: str) -> str:
+    if word in ("default", "0.0.0.0/0"):
+        return "default"
+    try:
+        return str(ip_network(word, strict=False)) if word[:1] in "0123456789abcdef" else ""
+    except ValueError:
+        return ""
+
+
+def read_neighbours(output: Output) -> Iterator[Neighbour]:
+    """``ip neigh`` and ``arp -n``."""
+    asked = re.search(r"\bdev\s+(\S+)", output.command)
+    for line in output.lines():
+        words = line.split()
+        try:
+            address = str(ip_address(words[0].strip("()")))
+        except ValueError:
+            continue
+        keys = dict(_KEY.findall(line))
+        mac = next((word.lower() for word in words[1:] if _MAC.match(word)), None)
+        netdev = keys.get("dev") or (asked[1] if asked else "")
+        if not netdev and output.command.startswith("arp") and len(words) > 3:
+            netdev = words[-1]
+        if netdev:
+            state = next((word for word in words[1:] if word in _STATES), None)
+            yield Neighbour(address, netdev, mac, state)
+
+
+_OPTIONS = r"ip(?:\s+-[\w]+)*\s+"
+
+READERS = (
+    reader(
+        "ip rule",
+        read_rules,
+        command=_OPTIONS + r"rule(?:\s+(?:show|list|ls)\b|$)",
+        shape=r"^\d{1,10}:\s+from (?:all|[\d.:a-f/]+) .*lookup \S",
+    ),
+    reader(
+        "ip route",
+        read_routes,
+        command=_OPTIONS + r"r(?:o|oute)?(?:\s+(?:show|list|ls)\b|$)",
+        shape=r"^(?:default via \S+ dev \S|[\d.]{7,15}/\d{1,2} dev \S+ )",
+    ),
+    reader(
+        "ip neigh",
+        read_neighbours,
+        command=_OPTIONS + r"n(?:ei(?:gh(?:bou?r)?)?)?(?:\s+(?:show|list|ls)\b|$)|arp\s+-\w*n",
+        shape=r"^[\d.]{7,15} dev \S+ lladdr [0-9a-f:]{17} [A-Z]+",
+    ),
+)

@@ -1,0 +1,87 @@
+"""What a grep let through: which lines would have been shown, had they been there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from rackready.facts.parts.modules import Search
+from rackready.facts.readers.reader import Output
+
+_GREP = re.compile(r"(?:\S*/)?(?:e|f)?grep\s")
+_PLAIN = re.compile(r"(?:[\w/:, -]|\.(?!\*)|\\[.\-]|\[[\w-]{1,8}\])+")
+_WORD = re.compile(r"[\w.-]+")
+_VALUES = {"-A", "-B", "-C", "-m", "-f"}  # options of grep that take a word
+
+
+def search_of(output: Output) -> Search | None:
+    """The search behind an output; None when it can't be told what was left out."""
+    program = output.command.partition(" ")[0]
+    # Known by its shape alone, an output may be a part of the whole.
+    if program not in _WORD.findall(output.line) or program in ("awk", "sed", "head", "tail"):
+        return None
+    commands = [*([output.command] if _GREP.match(output.command) else []), *output.filters]
+    return searched(commands)
+
+
+def searched(commands: Iterable[str]) -> Search | None:
+    """One search of all these filters; those that only sort or page let all through."""
+    patterns = []
+    for command in commands:
+        if command.split()[0] in ("sort", "cat", "less", "more", "tee", "nl"):
+            continue
+        pattern = _grep(command)
+        if pattern is None:
+            return None
+        patterns.append(pattern)
+    return Search(tuple(patterns))
+
+
+def _grep(command: str) -> str | None:
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    if not _GREP.match(command):
+        return None
+    flags = ""
+    given: list[str] = []
+    rest = iter(words[1:])
+    for word in rest:
+        if word in ("-e", "--regexp"):
+            given.insert(0, next(rest, ""))
+            flags += "e"
+        elif word in _VALUES:
+            next(rest, None)
+        elif word.startswith("--"):
+            flags += "i" if word == "--ignore-case" else "v" if word == "--invert-match" else ""
+        elif word.startswith("-") and len(word) > 1:
+            flags += word[1:]
+        else:
+            given.append(word)
+    if not given or "v" in flags or "f" in flags:
+        return None
+    chosen = given[: max(flags.count("e"), 1)]
+    parts = [part for item in chosen for part in re.split(r"\\\||\|", item.strip("()"))]
+    if not parts or not all(map(_understood, parts)):
+        return None
+    joined = "|".join(_pattern(part, "w" in flags) for part in parts)
+    return f"(?i:{joined})" if "i" in flags else joined
+
+
+def _understood(part: str) -> bool:
+    return _PLAIN.fullmatch(part.removeprefix("^").replace(r"\b", "")) is not None
+
+
+def _pattern(part: str, word: bool) -> str:
+    """One alternative: anchors at its front and blanks around it are kept as bounds."""
+    start = "^" if part.startswith("^") else ""
+    plain = part.removeprefix("^").replace(r"\b", "").strip()
+    plain = re.sub(r"\\(.)|(\W)", lambda m: _escaped(m[1] or m[2]), plain)
+    bounded = word or part != part.strip() or r"\b" in part
+    return rf"{start}(?<!\w){plain}(?!\w)" if bounded else f"{start}{plain}"
+
+
+def _escaped(character: str) -> str:
+    return character if character in ".[]-" else re.escape(character)

@@ -1,0 +1,263 @@
+"""Accelerator tools with the common layout: the table, -L, -q, links and their counters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from rackready.facts.model import Accelerator, AcceleratorStack
+from rackready.facts.parts.accelerators import Reading
+from rackready.facts.parts.smi import DeviceLink, Health, ToolReport
+from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.sysfs import bdf, number
+
+_HEADER = re.compile(r"\| ?(NVIDIA|PPU)-SMI (\S+) +Driver Version: (\S+)")
+_LIBRARY = re.compile(r"NVML library version: (\S+)")
+_FAILURE = re.compile(
+    r"(Failed to initialize \w+: .*|\S+ has failed because .*|No devices were found.*"
+    r"|Unable to determine the device handle.*)$",
+    re.MULTILINE,
+)
+_MEMORY = re.compile(r"(\d{1,8})MiB / +(\d{1,8})MiB")
+_POWER = re.compile(r"(\d{1,5})W / ")
+_TEMPERATURE = re.compile(r"(\d{1,3})C\b")
+_LISTED = re.compile(r"(?:GPU|PPU) (\d{1,4}): (.{1,80}?) \(UUID: ([^()]{1,80})\)$")
+_DEVICE = re.compile(r"((?:GPU|PPU) \d{1,4}): ")
+_LINK = re.compile(r"Link (\d{1,3}): (.*)$")
+_WIDTH = re.compile(r"(\d{1,2})x")
+_REMOTE = re.compile(r"Remote Device ([0-9A-Fa-f:.]+)")
+_COUNT = re.compile(r"(\d{1,18}) (link down times|FEC uncorrectable errors)$")
+_BLOCK = re.compile(r"(?:GPU|PPU) ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])$")
+_TOP = re.compile(r"(\w[\w ./()-]{2,48}?) +: (.*)$")
+
+
+def _tool(output: Output) -> str:
+    """By what it prints: in images for PPUs, nvidia-smi is another name of ppu-smi."""
+    return "ppu-smi" if "PPU" in output.text[:4096] else "nvidia-smi"
+
+
+def read_table(output: Output) -> Iterator[object]:
+    """The default table: two or three rows a device, cells between bars."""
+    tool, found, readings = _tool(output), list[Accelerator](), list[Reading]()
+    if failure := _FAILURE.search(output.text):
+        library = _LIBRARY.search(output.text)
+        yield ToolReport(tool, failure=failure[1], library=library[1] if library else None)
+        return
+    version = driver = None
+    for line in output.lines():
+        if header := _HEADER.match(line):
+            version, driver = header[2], header[3]
+        if line.startswith(("| Processes", "| MIG devices")):
+            break
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) < 2:
+            continue
+        first, second = cells[0].split(), cells[1].split()
+        address = bdf(second[0]) if second else None
+        index = number(first[0]) if first else None
+        if address and index is not None:
+            name = re.split(r"\s{2,}", cells[0].partition(" ")[2].strip())[0]
+            found.append(Accelerator(index, name, address))
+        elif found and len(readings) < len(found) and (memory := _MEMORY.search(cells[1])):
+            power, temperature = _POWER.search(cells[0]), _TEMPERATURE.search(cells[0])
+            degrees = {"GPU": float(temperature[1])} if temperature else {}
+            readings.append(
+                Reading(
+                    found[-1].index,
+                    found[-1].bdf,
+                    memory_used_mib=int(memory[1]),
+                    memory_mib=int(memory[2]),
+                    power_w=float(power[1]) if power else None,
+                    temperatures=MappingProxyType(degrees),
+                )
+            )
+    if version is None and not found:
+        output.note(f"{tool} printed no table that could be understood")
+        return
+    yield ToolReport(tool, driver=driver)
+    yield AcceleratorStack(tuple(found) or None, None, version, driver)
+    yield from readings
+
+
+def read_list(output: Output) -> Iterator[AcceleratorStack]:
+    """``nvidia-smi -L``: a line for each; MIG devices are indented below theirs."""
+    found = [
+        Accelerator(int(match[1]), match[2], uuid=match[3])
+        for line in output.lines()
+        if (match := _LISTED.match(line))
+    ]
+    if found:
+        yield AcceleratorStack(tuple(found))
+
+
+def read_links(output: Output) -> Iterator[DeviceLink]:
+    """``nvlink -s``, ``icn -s``, ``-r``, ``-e`` and ``-cs``: links below a line of their device."""
+    device = ""
+    for line in output.lines():
+        if match := _DEVICE.match(line):
+            device = match[1]
+        elif device and (match := _LINK.match(line)):
+            link, said = int(match[1]), match[2].strip()
+            if said.endswith("GB/s") or said == "Connected":
+                yield DeviceLink(device, link, active=True)
+            elif said in ("<inactive>", "Disconnected"):
+                yield DeviceLink(device, link, active=False)
+            elif width := _WIDTH.fullmatch(said):
+                yield DeviceLink(device, link, width=int(width[1]))
+            elif remote := _REMOTE.match(said):
+                yield DeviceLink(device, link, remote=bdf(remote[1]))
+            elif count := _COUNT.match(said):
+                value = int(count[1])
+                downs = "down" in count[2]
+                yield DeviceLink(
+                    device,
+                    link,
+                    downs=value if downs else None,
+                    uncorrectable=None if downs else value,
+                )
+
+
+Tree = Mapping[tuple[str, ...], str]
+
+
+def read_tree(text: str) -> tuple[dict[str, str], dict[str, dict[tuple[str, ...], str]]]:
+    """
+    ``-q``: what stands above the devices, and for each device its values by their path.
+
+    Devices are keyed by BDF; a path is ("ECC Errors", "Volatile", "DRAM Uncorrectable").
+    """
+    top: dict[str, str] = {}
+    devices: dict[str, dict[tuple[str, ...], str]] = {}
+    current: dict[tuple[str, ...], str] | None = None
+    stack: list[tuple[int, str]] = []
+    for line in text.split("\n"):
+        stripped = line.strip()
+        indent = len(line) - len(line.lstrip())
+        if not stripped or stripped.startswith("="):
+            continue
+        if block := _BLOCK.match(stripped):
+            address = bdf(block[1])
+            current, stack = devices.setdefault(address or block[1].lower(), {}), []
+            continue
+        match = _TOP.match(stripped)
+        if current is None:
+            if match:
+                top.setdefault(match[1], match[2])
+            continue
+        while stack and stack[-1][0] >= indent:
+            stack.pop()
+        if match:
+            current[(*(name for _, name in stack), match[1])] = match[2]
+        elif len(stack) < 8:
+            stack.append((indent, stripped))
+    return top, devices
+
+
+def read_query(output: Output) -> Iterator[object]:
+    """``nvidia-smi -q`` and ``ppu-smi -q``, all of it or some ``-d`` parts."""
+    tool = _tool(output)
+    top, devices = read_tree(output.text)
+    driver, sdk = (_known(top.get(name)) for name in ("Driver Version", "SDK Version"))
+    if driver or sdk:
+        yield ToolReport(tool, driver=driver, sdk=sdk)
+    attached = next((v for k, v in top.items() if k.startswith("Attached ")), None)
+    found = []
+    for address, values in devices.items():
+        found.append(
+            Accelerator(
+                index=None,
+                model=_known(values.get(("Product Name",))),
+                bdf=address,
+                uuid=_known(values.get(("GPU UUID",)) or values.get(("PPU UUID",))),
+            )
+        )
+        yield _health(address, tool, values)
+    if found or attached:
+        yield AcceleratorStack(tuple(found) or None, number(attached), None, driver)
+    elif not top:
+        output.note(f"{tool} printed nothing that could be understood")
+
+
+_REPAIRS = {
+    "PPU Reset Correctable": "reset",
+    "OS Reboot Correctable": "reboot",
+    "Cold Reboot Correctable": "cold-reboot",
+}
+
+
+def _health(address: str, tool: str, values: Tree) -> Health:
+    def total(scope: str, kind: str) -> int | None:
+        found = [
+            count
+            for path, value in values.items()
+            if len(path) >= 3
+            and path[:2] == ("ECC Errors", scope)
+            and f" {kind}" in f" {path[-1]}"
+            and (count := number(value)) is not None
+        ]
+        return sum(found) if found else None
+
+    def flag(name: str) -> bool | None:
+        value = values.get(("Remapped Rows", name))
+        return {"Yes": True, "No": False}.get(value) if value is not None else None
+
+    def degrees(*names: str) -> int | None:
+        for name in names:
+            match = re.match(r"(\d{1,3}) C$", values.get(("Temperature", name), ""))
+            if match:
+                return int(match[1])
+        return None
+
+    xids = {
+        repair: code
+        for name, repair in _REPAIRS.items()
+        if (code := number(values.get(("Xid Errors", name)))) is not None
+    }
+    return Health(
+        bdf=address,
+        tool=tool,
+        corrected=total("Volatile", "Correctable"),
+        uncorrected=total("Volatile", "Uncorrectable"),
+        uncorrected_ever=total("Aggregate", "Uncorrectable"),
+        remapped=number(values.get(("Remapped Rows", "Uncorrectable Error"))),
+        remap_pending=flag("Pending"),
+        remap_failed=flag("Remapping Failure Occurred"),
+        fabric_state=values.get(("Fabric", "State")),
+        fabric_status=values.get(("Fabric", "Status")),
+        temperature_c=degrees("GPU Current Temp", "PPU Current Temp"),
+        slowdown_c=degrees("GPU Slowdown Temp", "PPU Slowdown Temp"),
+        xids=MappingProxyType(xids),
+    )
+
+
+def _known(value: str | None) -> str | None:
+    return None if value in (None, "N/A", "", "Unknown Error") else value
+
+
+READERS = (
+    reader(
+        "nvidia-smi -L",
+        read_list,
+        command=r"(?:nvidia|ppu)-smi\s+(?:-L|--list-\w+)\b",
+        shape=r"^(?:GPU|PPU) \d+: .{1,80} \(UUID: \S+\)\n(?! +Link \d)",
+    ),
+    reader(
+        "nvidia-smi nvlink -s",
+        read_links,
+        command=r"(?:nvidia|ppu)-smi\s+(?:nvlink|icn)\b",
+        shape=r"^(?:GPU|PPU) \d+: .{1,80}\n\s+Link \d+: ",
+    ),
+    reader(
+        "nvidia-smi -q",
+        read_query,
+        command=r"(?:nvidia|ppu)-smi\s+(?:.*\s)?-q\b",
+        shape=r"^=+(?:NV|PPU)SMI LOG=+$|^    Remapped Rows$|^    ECC Errors$|^    Xid Errors$",
+    ),
+    reader(
+        "nvidia-smi",
+        read_table,
+        command=r"(?:nvidia|ppu)-smi$",
+        shape=r"^\| ?(?:NVIDIA|PPU)-SMI |^Failed to initialize NVML|^NVIDIA-SMI has failed",
+    ),
+)

@@ -1,0 +1,273 @@
+"""Health of accelerators as their tools and drivers report it; what vendors differ in is data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from rackready.check import Cases, View, case, check
+from rackready.facts.parts.kernel_log import kernel_events
+from rackready.facts.parts.modules import InitramfsFile, ModuleFile
+from rackready.facts.parts.smi import (
+    ContainerSdk,
+    DeviceLink,
+    DriverLoaded,
+    Health,
+    ToolReport,
+    Upgrade,
+)
+from rackready.finding import Verdict
+from rackready.version import SdkVersion
+
+_CLIENT = re.compile(r"API mismatch: the client has the version (\S+?),")
+_MODULE = re.compile(r"this kernel module has the version (\d[\d.]*\d)")
+_INITIALIZED = re.compile(r"\[(\w+)\] XPU Driver Initialization with version (\S+)")
+
+
+@cache
+def tools() -> Mapping[str, Mapping[str, Any]]:
+    """What is known of each vendor's tool (accelerator_tools.yaml)."""
+    text = files("rackready.checks").joinpath("accelerator_tools.yaml").read_text("utf-8")
+    found: dict[str, Mapping[str, Any]] = yaml.safe_load(text)
+    return found
+
+
+def _running(view: View, module: str) -> str | None:
+    """The version of a driver that the kernel runs."""
+    loaded = view.node.facts.first(DriverLoaded, module=module)
+    if loaded is not None:
+        return loaded.version
+    known = (view.node.modules or {}).get(module)
+    if known is not None and known.version:
+        return known.version
+    log = view.node.kernel_log or ()
+    for line in reversed(log):
+        match = _INITIALIZED.search(line)
+        if match and match[1] == module:
+            return match[2]
+        if module == "nvidia" and (match := _MODULE.search(line)):
+            return match[1]
+    return None
+
+
+@check(
+    "gpu.driver",
+    ok=Verdict.OK,
+    mismatch=Verdict.FAIL,
+    other_driver=Verdict.FAIL,
+    old_module=Verdict.FAIL,
+    no_driver=Verdict.ERROR,
+    no_device=Verdict.ERROR,
+)
+def driver(view: View) -> Cases:
+    """One finding for a tool, and one for each card that another driver holds."""
+    facts = view.node.facts
+    for tool, known in tools().items():
+        report = facts.first(ToolReport, tool=tool)
+        module = known["module"]
+        taken = [
+            function
+            for function in (view.node.pci or {}).values()
+            if function.vendor == known["vendor"] and function.driver in known["others"]
+        ]
+        for function in taken:
+            yield case("other-driver", function.bdf, observed=function.driver, module=module)
+        running = _running(view, module)
+        file = facts.first(ModuleFile, name=module)
+        failure = report.failure if report else None
+        library = _library(view, report)
+        if failure and "mismatch" in failure:
+            yield case(
+                "mismatch",
+                module,
+                observed=running or "another version",
+                library=library or "unknown",
+                by=_who(view, library),
+                unload=known["unload"],
+            )
+        elif running and file and file.version and not _same(running, file.version):
+            initramfs = any(f"/{module}.ko" in f.path for f in facts.each(InitramfsFile))
+            where = "an old module is in the initramfs" if initramfs else "it was not loaded anew"
+            yield case(
+                "old-module", module, observed=running, expected=file.version, where=where
+            )
+        elif failure and not taken:
+            named = "No devices" in failure
+            yield case("no-device" if named else "no-driver", module, tool=tool, observed=failure)
+        elif report is not None and report.driver:
+            yield case("ok", module, observed=report.driver)
+
+
+def _library(view: View, report: ToolReport | None) -> str | None:
+    for line in view.node.kernel_log or ():
+        if match := _CLIENT.search(line):
+            return match[1]
+    return report.library if report else None
+
+
+def _who(view: View, library: str | None) -> str:
+    for upgrade in view.node.facts.each(Upgrade):
+        if library and upgrade.after.startswith(library):
+            return f"{upgrade.by.rpartition('/')[2] or 'a package manager'} upgraded the libraries"
+    return "the libraries were upgraded, and the module was not loaded anew"
+
+
+def _same(running: str, installed: str) -> bool:
+    """``1.6.3-8ee7e7`` is ``1.6.3``."""
+    return running.partition("-")[0] == installed.partition("-")[0]
+
+
+@check("gpu.sdk", ok=Verdict.OK, too_old=Verdict.FAIL)
+def sdk(view: View) -> Cases:
+    """An image's SDK and the kernel driver below it; versions without a rule are not judged."""
+    image = view.node.facts.first(ContainerSdk)
+    for tool, known in tools().items():
+        report = view.node.facts.first(ToolReport, tool=tool)
+        version = image.version if image else report.sdk if report else None
+        if report is None or report.driver is None or version is None:
+            continue
+        for line, oldest in known.get("sdks", {}).items():
+            if report.driver.startswith(f"{line}."):
+                own, first = (SdkVersion.parse(v.partition("-")[0]) for v in (version, oldest))
+                if own is None or first is None:
+                    continue
+                right = own >= first
+                yield case(
+                    "ok" if right else "too-old",
+                    "SDK",
+                    observed=version,
+                    expected=oldest,
+                    driver=report.driver,
+                )
+
+
+@check(
+    "gpu.errors",
+    ok=Verdict.OK,
+    uncorrected=Verdict.FAIL,
+    remap_pending=Verdict.FAIL,
+    remap_failed=Verdict.FAIL,
+    hot=Verdict.WARN,
+)
+def errors(view: View) -> Cases:
+    for item in view.node.facts.each(Health):
+        reset = tools()[item.tool]["reset"].replace("INDEX", _index(view, item.bdf))
+        if item.remap_failed:
+            yield case("remap-failed", item.bdf)
+        elif item.remap_pending:
+            yield case("remap-pending", item.bdf, observed=item.remapped or 0, reset=reset)
+        elif item.uncorrected:
+            yield case("uncorrected", item.bdf, observed=item.uncorrected, reset=reset)
+        elif item.uncorrected is not None or item.remap_pending is not None:
+            yield case("ok", item.bdf, observed=item.corrected or 0)
+        hot, limit = item.temperature_c, item.slowdown_c
+        if hot is not None and limit is not None and hot >= limit:
+            yield case("hot", item.bdf, observed=hot, expected=limit)
+
+
+def _index(view: View, bdf: str) -> str:
+    for item in view.node.stack.accelerators or ():
+        if item.bdf == bdf and item.index is not None:
+            return str(item.index)
+    return bdf
+
+
+@check(
+    "gpu.xid",
+    reset=Verdict.FAIL,
+    reboot=Verdict.FAIL,
+    cold_reboot=Verdict.FAIL,
+    isolate=Verdict.FAIL,
+    watch=Verdict.WARN,
+    told=Verdict.SKIP,
+)
+def xid(view: View) -> Cases:
+    """What the tool lists, and what the kernel log holds; each number of a card once."""
+    for item in view.node.facts.each(Health):
+        reset = tools()[item.tool]["reset"].replace("INDEX", _index(view, item.bdf))
+        for repair, number in item.xids.items():
+            yield case(repair, item.bdf, observed=number, reset=reset)
+    seen = set()
+    known = tools()["nvidia-smi"]
+    for event in kernel_events(view.node.kernel_log or ()):
+        if event.family != "xid" or (event.bdf, event.code) in seen:
+            continue
+        seen.add((event.bdf, event.code))
+        action = next((a for a, codes in known["xids"].items() if int(event.code) in codes), "told")
+        bdf = event.bdf or "unknown device"
+        reset = known["reset"].replace("INDEX", _index(view, bdf))
+        yield case(action, bdf, observed=event.code, reset=reset)
+
+
+@check(
+    "gpu.links",
+    ok=Verdict.OK,
+    inactive=Verdict.FAIL,
+    none_active=Verdict.WARN,
+    errors=Verdict.WARN,
+)
+def links(view: View) -> Cases:
+    """
+    Links between accelerators.
+
+    A link that was down once and came up twice is as after each boot (T-Head PPU-SMI guide).
+    """
+    for device, found in _by_device(view):
+        known = [item for item in found if item.active is not None]
+        reset = "ppu-smi --reset=ICN" if device.startswith("PPU") else "nvidia-smi --gpu-reset"
+        if known and not any(item.active for item in known):
+            yield case("none-active", device, observed=len(known))
+            continue
+        bad = [item for item in known if not item.active]
+        for item in bad:
+            yield case(
+                "inactive",
+                f"{device} link {item.link}",
+                device=device,
+                link=item.link,
+                history=_history(item),
+                reset=reset,
+            )
+        for item in found:
+            if item not in bad and ((item.downs or 0) > 1 or item.uncorrectable):
+                subject = f"{device} link {item.link}"
+                yield case("errors", subject, history=_history(item), reset=reset)
+        if known and not bad:
+            yield case("ok", device, observed=len(known))
+
+
+def _by_device(view: View) -> Iterator[tuple[str, list[DeviceLink]]]:
+    devices: dict[str, list[DeviceLink]] = {}
+    for item in view.node.facts.each(DeviceLink):
+        devices.setdefault(item.device, []).append(item)
+    yield from devices.items()
+
+
+def _history(item: DeviceLink) -> str:
+    told = []
+    if item.downs is not None:
+        told.append(f"{item.downs} times down")
+    if item.uncorrectable:
+        told.append(f"{item.uncorrectable} uncorrectable errors")
+    return f" ({', '.join(told)})" if told else ""
+
+
+@check("gpu.fabric", ok=Verdict.OK, in_progress=Verdict.WARN, wrong=Verdict.FAIL)
+def fabric(view: View) -> Cases:
+    """Registration with the fabric of switches; devices that have none say N/A."""
+    for item in view.node.facts.each(Health):
+        state = item.fabric_state
+        if state in (None, "N/A", "Not Supported"):
+            continue
+        status = item.fabric_status or "N/A"
+        if state == "Completed" and status in ("Success", "N/A"):
+            yield case("ok", item.bdf, observed=state)
+        elif state == "In Progress":
+            yield case("in-progress", item.bdf, observed=state)
+        else:
+            yield case("wrong", item.bdf, observed=f"{state}, {status}")

@@ -1,0 +1,243 @@
+"""Network of the host: several NICs in one subnet, and configuration that is not applied."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from ipaddress import ip_address, ip_interface, ip_network
+from typing import Any
+
+from rackready.check import Cases, Rack, View, case, check, rack_check
+from rackready.facts.parts.host import Setting
+from rackready.facts.parts.network import (
+    LinksListed,
+    Neighbour,
+    NetworkFile,
+    NetworkLink,
+    Route,
+    RoutingRule,
+    RulesListed,
+)
+from rackready.finding import Verdict
+
+_VIRTUAL = re.compile(r"(?:lo|docker|br-|veth|cni|cali|flannel|virbr|vnet|tap|tun|kube|lxc)")
+_MAIN_TABLES = {"main", "local", "default", "254", "255", "253"}
+
+
+def shared_subnets(view: View) -> Iterator[tuple[str, dict[str, str]]]:
+    """Subnets that several NICs are in, with the address of each NIC: by the routing table."""
+    found: dict[str, dict[str, str]] = {}
+    for route in view.node.facts.each(Route):
+        direct = route.scope == "link" and route.source and not route.gateway
+        if direct and route.table == "main" and not _VIRTUAL.match(route.netdev):
+            found.setdefault(route.target, {}).setdefault(route.netdev, route.source or "")
+    for subnet, addresses in found.items():
+        if len(addresses) > 1:
+            yield subnet, addresses
+
+
+def has_rule(view: View, netdev: str, address: str) -> bool:
+    """True when packets from an address have a routing table of their own."""
+    for rule in view.node.facts.each(RoutingRule):
+        if rule.table in _MAIN_TABLES:
+            continue
+        if rule.interface == netdev:
+            return True
+        try:
+            source = ip_network(rule.source, strict=False)
+        except ValueError:
+            continue  # "all"
+        if ip_address(address) in source:
+            return True
+    return False
+
+
+def effective(view: View, name: str, netdev: str) -> int | None:
+    """
+    What the kernel goes by: the larger one of "all" and the interface's own.
+
+    None where neither is known. Where one is, the other may only make it larger.
+    """
+    values = [
+        int(setting.value)
+        for key in ("all", netdev)
+        if (setting := view.node.facts.first(Setting, name=f"net.ipv4.conf.{key}.{name}"))
+        and setting.value.isdigit()
+    ]
+    return max(values, default=None)
+
+
+@check(
+    "net.arp",
+    ok=Verdict.OK,
+    no_rules=Verdict.FAIL,
+    perhaps_no_rules=Verdict.WARN,
+    answers=Verdict.WARN,
+)
+def arp(view: View) -> Cases:
+    """
+    NICs that share a subnet need a routing rule each, and must answer for their own address only.
+    """
+    listed = view.node.facts.first(RulesListed) is not None
+    for subnet, addresses in shared_subnets(view):
+        names = ", ".join(addresses)
+        # The main table serves the first of them.
+        without = {dev: ip for dev, ip in addresses.items() if not has_rule(view, dev, ip)}
+        asked = {
+            name: [value for dev in addresses if (value := effective(view, name, dev)) is not None]
+            for name in ("arp_ignore", "arp_announce", "rp_filter")
+        }
+        open_ = any(value < 1 for value in asked["arp_ignore"]) or any(
+            value < 2 for value in asked["arp_announce"]
+        )
+        quiet = bool(asked["arp_ignore"] and asked["arp_announce"]) and not open_
+        values: dict[str, Any] = {
+            "observed": names,
+            "subnet": subnet,
+            "asked": ", ".join(f"{name} {min(found)}" for name, found in asked.items() if found)
+            or "not shown",
+            "commands": "; ".join(_commands(subnet, addresses)),
+        }
+        if len(without) < 2:
+            yield case("answers" if open_ else "ok", names, **values)
+        elif listed and not quiet:
+            yield case("no-rules", names, **values)
+        else:
+            yield case("perhaps-no-rules", names, **values)
+
+
+def _commands(subnet: str, addresses: Mapping[str, str]) -> Iterator[str]:
+    """Rule and route for each NIC; of many, for the first two."""
+    for table, (netdev, address) in enumerate(list(addresses.items())[:2], 101):
+        yield f"ip rule add from {address} table {table}"
+        yield f"ip route add {subnet} dev {netdev} src {address} table {table}"
+
+
+@rack_check("net.arp-flux", flux=Verdict.FAIL, one_mac=Verdict.WARN)
+def arp_flux(rack: Rack) -> Cases:
+    """One MAC address that answers for addresses of several NICs."""
+    owners = _owners(rack)
+    for host, facts in rack.sources():
+        answers: dict[tuple[str, str], set[str]] = {}
+        for item in facts.each(Neighbour):
+            if item.mac and item.state not in ("FAILED", "INCOMPLETE"):
+                answers.setdefault((item.netdev, item.mac), set()).add(item.address)
+        for (netdev, mac), found in answers.items():
+            if len(found) < 2 or _VIRTUAL.match(netdev):
+                continue
+            shown = sorted(found, key=lambda text: (len(text), text))
+            holders = {owners[address] for address in found if address in owners}
+            machines = {machine for machine, _ in holders}
+            values: dict[str, Any] = {
+                "addresses": ", ".join(shown),
+                "netdev": netdev,
+                "seen_on": host or "the host",
+                "holders": ", ".join(sorted({dev for _, dev in holders})),
+            }
+            if len(machines) == 1 and len(holders) > 1:
+                at = machines.pop()
+                yield case("flux", mac, **values, **({"host": at} if at else {}))
+            elif not holders and _is_compute(rack, netdev, shown):
+                yield case("one-mac", mac, **values, **({"host": host} if host else {}))
+
+
+def _owners(rack: Rack) -> dict[str, tuple[str, str]]:
+    """Host and interface that an address is on."""
+    found: dict[str, tuple[str, str]] = {}
+    for view in rack.views:
+        for route in view.node.facts.each(Route):
+            if route.source and not route.gateway:
+                found[route.source] = view.node.name, route.netdev
+        for interface in view.node.net or ():
+            for address in interface.addresses or ():
+                found[address.partition("/")[0]] = view.node.name, interface.name
+    return found
+
+
+def _is_compute(rack: Rack, netdev: str, addresses: list[str]) -> bool:
+    """True when the interface or the addresses are known to be of the compute network."""
+    for view in rack.views:
+        if any(port.netdev == netdev for port in view.wiring.compute):
+            return True
+        wish = view.wishes.rdma_subnet
+        if wish is not None and all(
+            ip_address(address) in ip_network(wish.value) for address in addresses
+        ):
+            return True
+    return False
+
+
+# --- Who configures the interfaces --------------------------------------------------------------
+
+
+@check(
+    "net.owner",
+    ok=Verdict.OK,
+    no_link=Verdict.FAIL,
+    no_link_now=Verdict.WARN,
+    not_applied=Verdict.FAIL,
+    other_file=Verdict.FAIL,
+)
+def owner(view: View) -> Cases:
+    """A .network file has an effect where its [Match] names a link, and none before it does."""
+    files = [item for item in view.node.facts.each(NetworkFile) if item.settings]
+    links = [item for item in view.node.facts.each(NetworkLink) if item.kind != "loopback"]
+    listed = view.node.facts.first(LinksListed) is not None
+    for file in files:
+        name = file.path.rpartition("/")[2] or "the .network file"
+        fits = {link.name: _matches(view, file, link) for link in links}
+        values: dict[str, Any] = {"file": file.path or name, "match": _shown(file)}
+        # A link that says it has no file proves something without a list of all links, too.
+        proven = listed or any(link.file == "" and link.setup == "unmanaged" for link in links)
+        if links and proven and all(answer is False for answer in fits.values()):
+            idle = [
+                link.name
+                for link in links
+                if link.setup == "unmanaged"
+                and link.kind == "ether"
+                and not _VIRTUAL.match(link.name)
+            ]
+            values["settings"] = ", ".join(key.partition(".")[2] for key in file.settings)
+            which = "no-link" if idle and listed else "no-link-now"
+            yield case(which, name, **values, links=", ".join(idle[:4]), first=(idle or ["NIC"])[0])
+        unmanaged = file.settings.get("Link.Unmanaged", ("no",))[-1] in ("yes", "true", "1")
+        for link in links:
+            if not fits[link.name] or unmanaged:
+                continue
+            values["link"] = link.name
+            if link.file and file.path and link.file != file.path:
+                yield case("other-file", name, **values, observed=link.file, expected=file.path)
+            elif link.setup in ("unmanaged", "failed"):
+                yield case("not-applied", name, **values, observed=link.setup)
+            elif link.setup == "configured":
+                yield case("ok", name, **values)
+
+
+def _shown(file: NetworkFile) -> str:
+    return " ".join(f"{key}={' '.join(words)}" for key, words in file.match.items()) or "all"
+
+
+def _matches(view: View, file: NetworkFile, link: NetworkLink) -> bool | None:
+    """Whether all of [Match] fits; None where one of its keys can't be judged from here."""
+    macs = {item.name: item.mac for item in view.node.net or ()}
+    answers: list[bool | None] = []
+    for key, words in file.match.items():
+        if key == "Name":
+            answers.append(_fits(words, link.name))
+        elif key == "Type":
+            answers.append(None if link.kind is None else _fits(words, link.kind))
+        elif key == "MACAddress" and (mac := macs.get(link.name)):
+            answers.append(mac.lower() in {word.lower().replace("-", ":") for word in words})
+        else:
+            answers.append(None)
+    if False in answers:
+        return False
+    return None if None in answers else True
+
+
+def _fits(words: tuple[str, ...], name: str) -> bool:
+    """Patterns of systemd: the first "!" turns all of them."""
+    turned = bool(words) and words[0].startswith("!")
+    plain = [words[0][1:], *words[1:]] if turned else words
+    return any(fnmatchcase(name, word) for word in plain) is not turned

@@ -1,0 +1,203 @@
+"""What reroutes or reorders traffic between NICs and accelerators: ACS, IOMMU, write ordering."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rackready.check import Cases, View, case, check
+from rackready.checks.pcie_paths import accelerators, bridges_of, compute_functions, is_bridge
+from rackready.facts.model import PciFunction
+from rackready.facts.parts.pcie import (
+    AcsLines,
+    FirmwareSetting,
+    IommuGroup,
+    IommuKinds,
+    IommuUnits,
+    RegisterRead,
+    RegisterWrite,
+)
+from rackready.finding import Verdict
+
+_ROOT_PORT = 4
+_REDIRECTS = ((2, "ReqRedir"), (3, "CmpltRedir"), (4, "UpstreamFwd"))
+_PLAIN = re.compile(r"[0-9a-f]{3}")
+
+
+def _names(control: int) -> str:
+    return " ".join(f"{name}+" for bit, name in _REDIRECTS if control >> bit & 1)
+
+
+def _ports(view: View) -> Iterator[PciFunction]:
+    """
+    Switch ports whose ACS control is known.
+
+    Of a whole node these are the ports above compute NICs and accelerators. Root ports do not count:
+    what is redirected there has left the switch already.
+    """
+    functions = view.node.pci or {}
+    above = set[str]()
+    if view.node.probed:
+        ends = {item.bdf for item in compute_functions(view)} | accelerators(view)
+        above = {bdf for end in ends for bdf in bridges_of(view, functions[end])}
+    for bdf, function in sorted(functions.items()):
+        control = function.access_control
+        if control is None or control.control is None or not (_is_port(view, function)):
+            continue
+        if not view.node.probed or bdf in above:
+            yield function
+
+
+def _is_port(view: View, function: PciFunction) -> bool:
+    if function.express and function.express.port_type is not None:
+        return function.express.port_type in (5, 6)
+    # setpci alone says nothing of the class: ACS is asked of ports
+    return is_bridge(function) or (function.class_code is None and not view.node.probed)
+
+
+@check(
+    "pcie.acs",
+    ok=Verdict.OK,
+    redirect=Verdict.FAIL,
+    redirect_somewhere=Verdict.FAIL,
+    isolation=Verdict.SKIP,
+    wrong_offset=Verdict.WARN,
+)
+def access_control(view: View) -> Cases:
+    functions = view.node.pci or {}
+    guests = sorted(bdf for bdf, item in functions.items() if item.driver == "vfio-pci")
+    redirecting = []
+    ports = list(_ports(view))
+    for port in ports:
+        known = port.access_control
+        control = known.control if known and known.control is not None else 0
+        values = {"observed": f"{control:04x}", "bits": _names(control)}
+        if not control & 0x1C:
+            yield case("ok", port.bdf, **values)
+        elif guests:
+            yield case("isolation", port.bdf, guest=guests[0], **values)
+        else:
+            redirecting.append(port)
+            yield case("redirect", port.bdf, **values)
+    lines = view.node.facts.first(AcsLines)
+    if lines and not ports:
+        on = [control for control in lines.controls if control & 0x1C]
+        if on:
+            seen = {"observed": f"{on[0]:04x}", "bits": _names(on[0])}
+            yield case(
+                "redirect-somewhere", "ACSCtl", count=len(on), total=len(lines.controls), **seen
+            )
+        else:
+            yield case("ok", "ACSCtl", observed="0000", bits="")
+    yield from _wrong_offsets(view, redirecting)
+
+
+def _wrong_offsets(view: View, redirecting: list[PciFunction]) -> Cases:
+    """Accesses to a word of the extended config space that is ACS control on other switches."""
+    known = {
+        f"{port.access_control.offset + 6:x}": port.bdf
+        for port in redirecting
+        if port.access_control and port.access_control.offset is not None
+    }
+    if not known:
+        return
+    told = set[str]()
+    for fact in (
+        *view.node.facts.each(RegisterWrite),
+        *view.node.facts.each(RegisterRead),
+    ):
+        register = fact.register
+        # capabilities begin at multiples of four, and the control word six bytes further
+        if not _PLAIN.fullmatch(register) or register[0] == "0" or int(register, 16) % 4 != 2:
+            continue
+        if register not in known and register not in told:
+            told.add(register)
+            right, bdf = next(iter(known.items()))
+            script = getattr(fact, "script", "") or "this setpci"
+            yield case(
+                "wrong-offset", f"{register}.w", right=f"{right}.w", port=bdf, script=script
+            )
+
+
+_DOMAIN = re.compile(r"iommu: Default domain type: (\w+)")
+_JOINED = re.compile(
+    r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): Adding to iommu group (\d{1,6})$"
+)
+_TRANSLATED = ("DMA", "DMA-FQ")
+
+
+@check(
+    "pcie.iommu",
+    ok=Verdict.OK,
+    off=Verdict.OK,
+    translated=Verdict.FAIL,
+    mixed=Verdict.WARN,
+)
+def iommu(view: View) -> Cases:
+    facts = view.node.facts
+    default = None
+    members: dict[int, set[str]] = {}
+    for line in view.node.kernel_log or ():
+        if match := _DOMAIN.search(line):
+            default = match[1]
+        elif match := _JOINED.search(line.rstrip()):
+            members.setdefault(int(match[2]), set()).add(match[1])
+    for group in facts.each(IommuGroup):
+        members.setdefault(group.number, set()).update(group.members)
+    groups = [group for group in facts.each(IommuGroup) if group.kind]
+    ends = {item.bdf for item in compute_functions(view)} | accelerators(view)
+    ours = [group for group in groups if members.get(group.number, set()) & ends]
+    chosen = ours or groups
+    bad = [group for group in chosen if group.kind in _TRANSLATED]
+    listed = facts.first(IommuKinds)
+    kinds = {group.kind for group in chosen} | set(listed.kinds if listed else ())
+    names = ", ".join(
+        " of ".join(filter(None, (f"group {group.number}", _some(members.get(group.number)))))
+        for group in bad[:4]
+    )
+    values = {"default": f"; default domain type: {default}" if default else ""}
+    if kinds & set(_TRANSLATED):
+        wrong = sorted(kind for kind in kinds if kind in _TRANSLATED)
+        mixed = not ours and "identity" in kinds and default != "Translated"
+        yield case(
+            "mixed" if mixed else "translated",
+            "iommu",
+            observed=" and ".join(wrong),
+            groups=names or "some groups",
+            **values,
+        )
+    elif "identity" in kinds or default == "Passthrough":
+        yield case("ok", "iommu", observed="identity" if "identity" in kinds else default)
+    elif default == "Translated":
+        yield case(
+            "translated", "iommu", observed=default, groups="the default of all groups", default=""
+        )
+    elif (units := facts.first(IommuUnits)) and not units.names:
+        yield case("off", "iommu")
+
+
+def _some(members: set[str] | None) -> str:
+    return ", ".join(sorted(members or ())[:2])
+
+
+@check(
+    "pcie.relaxed-ordering",
+    ok=Verdict.OK,
+    forced=Verdict.WARN,
+    forced_next=Verdict.WARN,
+)
+def relaxed_ordering(view: View) -> Cases:
+    for setting in view.node.facts.each(FirmwareSetting):
+        if setting.name != "PCI_WR_ORDERING":
+            continue
+        device = setting.device or "NIC"
+        now = setting.current or setting.next_boot
+        if _is_forced(setting.next_boot):
+            name = "forced" if _is_forced(now) else "forced-next"
+            yield case(name, device, observed=setting.next_boot)
+        else:
+            yield case("ok", device, observed=setting.next_boot)
+
+
+def _is_forced(value: str) -> bool:
+    return value.startswith("force_relax") or value in ("1", "(1)")

@@ -250,7 +250,7 @@ class NetDevice:
 class Accelerator:
     """One accelerator as its own management tool shows it."""
 
-    IDENTITY: ClassVar = (("index",), ("bdf",))
+    IDENTITY: ClassVar = (("index",), ("bdf",), ("uuid",))
 
     index: int | None = None
     model: str | None = None
@@ -267,15 +267,15 @@ class AcceleratorStack:
 
     IDENTITY: ClassVar = ((),)
 
-    vendor: str | None = None  # as the profiles name it
     accelerators: tuple[Accelerator, ...] | None = None
     attached: int | None = None  # the tool's own count
     tool_version: str | None = None
     driver_version: str | None = None  # kernel module
     sdk_version: str | None = None  # by the SDK's own file
-    sdk_shown: str | None = None  # by the tool, which may shorten it
     firmware_version: str | None = None
     peer_memory: bool | None = None  # what the driver itself says of its registration
+    sdk_shown: str | None = None  # by the tool, which may shorten it
+    vendor: str | None = None  # of this software, as the profiles name it
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,4 +349,4 @@ class Node:
     schedulers: tuple[str, ...] | None = None  # slurmd, kubelet, ... that run
     gaps: tuple[Gap, ...] = ()
     facts: Facts = field(default_factory=Facts)  # all else that readers found, by its type
-    probed: bool = False  # the probe looked at all there is; else somebody pasted what he had
+    probed: bool = True  # the probe looked at all there is; else somebody pasted what he had

@@ -27,26 +27,31 @@ _STATUS = re.compile(r"\s*(\d{1,3})\s*")
 # What may stand behind a bare prompt. Outputs hold lines with a leading "#" too: only a line that
 # begins with a program which we or an administrator would run is a command.
 _WORDS = """
-apt apt-cache apt-get apt-mark awk bash cat cd chmod chown chronyc cma_roce_mode
-cma_roce_tos crictl ctr curl dcb dcgmi dd depmod devlink df dkms dmesg dmidecode dnf docker
-dpkg dpkg-query du echo egrep env ethtool export fi_info fi_pingpong file find findmnt flint
-for free fuser getconf getenforce getfacl getent grep groups grubby head hostname
-hostnamectl hwloc-ls ib_read_bw ib_read_lat ib_send_bw ib_send_lat ib_write_bw ib_write_lat
-ibdev2netdev ibportstate ibstat ibstatus ibv_devices ibv_devinfo id if insmod ip iperf3 jq
-journalctl kubectl last ldconfig ldd limits ls lsattr lsb_release lsblk lscpu lshw
-lsinitramfs lsinitrd lsmod lsof lspci lstopo mlnx_qos mlxconfig mlxfwmanager mlxlink modinfo
-modprobe mount mpicc mpiexec mpirun mst mx-smi mxvs nerdctl netplan networkctl nmcli namei
-numactl nvidia-smi nproc od ofed_info ompi_info perfquery pgrep pidof ping pip pip3 podman
-ppu-smi printenv prlimit prterun prun ps python python3 pwd raw_ethernet_bw rdma readelf
-readlink realpath rmmod route rpm rping sed sestatus set setpci sh show_gids show_drop sinfo
-scontrol squeue srun ss ssh ssh-add ssh-copy-id ssh-keygen ssh-keyscan sshd sort stat
-strings su sudo sysctl systemctl tail tc tcpdump test time timedatectl top touch torchrun
-tree type udevadm ulimit uname update-grub uptime vmstat w wc which while whoami whereis xxd
-yum zcat zypper alltoall_perf all_gather_perf all_reduce_perf broadcast_perf reduce_perf
-reduce_scatter_perf sendrecv_perf gather_perf scatter_perf hypercube_perf nv-fabricmanager
-efa_metadata
+all_gather_perf all_reduce_perf alltoall_perf apt apt-cache apt-get apt-mark arp awk bash
+broadcast_perf cat cd chmod chown chronyc clush cma_roce_mode cma_roce_tos crictl ctr curl dcb
+dcgmi dd depmod devlink df dkms dmesg dmidecode dnf docker dpkg dpkg-query dshbak du echo
+efa_metadata egrep env ethtool export fi_info fi_pingpong findmnt flint fuser gather_perf getcap
+getconf getenforce getent getfacl grep groups grubby hgcc hostname hostnamectl hwloc-ls
+hypercube_perf ib_read_bw ib_read_lat ib_send_bw ib_send_lat ib_write_bw ib_write_lat
+ibdev2netdev ibportstate ibstat ibstatus ibv_devices ibv_devinfo id ifconfig insmod ip iperf3
+journalctl jq kubectl ldconfig ldd limits lldptool ls lsattr lsb_release lsblk lscpu lshw
+lsinitramfs lsinitrd lsmod lsns lsof lspci lstopo macainfo mlnx_qos mlxconfig mlxfwmanager
+mlxlink modinfo modprobe mount mpicc mpiexec mpirun mst mx-smi mxvs namei nerdctl netplan
+networkctl nmcli nproc numactl numastat nv-fabricmanager nvcc nvidia-smi od ofed_info ompi_info
+pdsh perfquery pgrep pidof ping pip pip3 podman ppu-smi printenv prlimit prterun prun ps pssh
+pwd python python3 raw_ethernet_bw rdma readelf readlink realpath reduce_perf
+reduce_scatter_perf rmmod rping rpm scatter_perf scontrol sed sendrecv_perf sestatus setpci sh
+show_drop show_gids sinfo squeue srun ss ssh ssh-add ssh-copy-id ssh-keygen ssh-keyscan sshd
+sshpass stat strings su sudo sysctl systemctl tail tc tcpdump timedatectl torchrun tree udevadm
+ulimit uname update-grub uptime vmstat wc whereis which whoami xxd yum zcat zypper
 """
 _PROGRAMS = frozenset(_WORDS.split())
+# Commands that are also the first words of comments: only with what no sentence has.
+_AMBIGUOUS = frozenset(
+    ("set", "find", "time", "test", "host", "file", "type", "for", "if", "while", "free", "last")
+    + ("sort", "head", "top", "touch", "w", "route")
+)
+_SHELL = re.compile(r"[/$|;]| -\w")
 _COMMENTED = re.compile(r"[A-Z][\w-]*\b")  # "# Host x found", "# Using devices": not in lower case
 
 
@@ -117,8 +122,11 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _joined(body: list[str]) -> str:
-    if body and not body[-1]:
-        body = body[:-1]
+    # A prompt at which nothing was typed; in the middle, a bare # is a line of an output.
+    end = len(body) - (not body or not body[-1])
+    while end > 0 and body[end - 1].strip() in ("#", "$"):
+        end -= 1
+    body = body[: max(end, 0)]
     return "".join(f"{row}\n" for row in body)
 
 
@@ -128,14 +136,14 @@ def _command_of(row: str) -> str | None:
         return None
     if full := _FULL_PROMPT.match(row):
         return (full[1] or "").strip()
-    if row.strip() in ("#", "$"):
-        return None if row[0] in " \t" else ""
     bare = _BARE_PROMPT.match(row)
     if bare is None:
         return None
     line = bare[2].strip()
     simple = simple_commands(line[:400])[0]
     known = simple.program in _PROGRAMS and not _COMMENTED.match(line)
+    if simple.program in _AMBIGUOUS or line.split()[0] in _AMBIGUOUS:
+        known = _SHELL.search(line) is not None
     return line if known or by_command(simple.command) else None
 
 

@@ -100,6 +100,7 @@ class Check:
     id: str
     cases: Mapping[str, Verdict]
     function: Callable[..., Cases]
+    each_node: bool = False
 
     @property
     def text(self) -> Mapping[str, Any]:
@@ -185,19 +186,27 @@ def check(
 
 
 def rack_check(
-    identity: str, **cases: Verdict
+    identity: str, *, each_node: bool = False, **cases: Verdict
 ) -> Callable[[Callable[[Rack], Cases]], Callable[[Rack], Cases]]:
-    """Register a check that looks at all nodes, or at a job that runs on them."""
-    return _registered(RACK_CHECKS, identity, cases)
+    """
+    Register a check that looks at all nodes, or at a job that runs on them.
+
+    ``each_node``: what it looks at may be a job's or a node's. Where there is no job, each node is
+    judged by itself, as a rack of one, and the findings count for its verdict.
+    """
+    return _registered(RACK_CHECKS, identity, cases, each_node)
 
 
 def _registered(
-    registry: dict[str, Check], identity: str, cases: Mapping[str, Verdict]
+    registry: dict[str, Check],
+    identity: str,
+    cases: Mapping[str, Verdict],
+    each_node: bool = False,
 ) -> Callable[[Callable[[Seen], Cases]], Callable[[Seen], Cases]]:
     verdicts = {name.replace("_", "-"): verdict for name, verdict in cases.items()}
 
     def register(function: Callable[[Seen], Cases]) -> Callable[[Seen], Cases]:
-        registry[identity] = Check(identity, verdicts, function)
+        registry[identity] = Check(identity, verdicts, function, each_node)
         return function
 
     return register

@@ -61,7 +61,7 @@ def judge(
     Read, wire and check one node. Raises nothing, whatever the capture holds.
 
     ``probed``: the capture is the probe's; else it holds what somebody pasted, and ``job`` what he
-    pasted beside the hosts.
+    pasted beside the hosts. Without a job, what may be a node's or a job's is the node's.
     """
     node = read_node(name, capture.evidence, capture.gaps, probed)
     detected = detect(node, profiles)
@@ -69,7 +69,7 @@ def judge(
     wishes = wishes_of(policy, detected.profile)
     wiring = wire(node, detected.profile, wishes)
     view = View(node, wiring, detected.profile, wishes, job or Facts())
-    findings = tuple(waived(finding, policy, today) for finding in check_node(view))
+    findings = tuple(waived(finding, policy, today) for finding in check_node(view, job is None))
     return Judgement(view, policy, findings, today)
 
 
@@ -84,7 +84,7 @@ def judge_rack(
     """
     judgements = tuple(judgements)
     seen = Rack(tuple(item.view for item in judgements), expected, job or Facts())
-    findings = check_rack(seen, host)
+    findings = check_rack(seen, host, live=job is None)
     return [_waived_by_all(finding, judgements) for finding in findings]
 
 

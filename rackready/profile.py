@@ -229,6 +229,7 @@ class Variables(Sourced[dict[str, str]]):
 
     since: str = ""  # the first milestone that has them
     before: str = ""  # the first milestone that has them no more
+    fixed: bool = False  # another value does not fit this product
 
 
 class Profile(Record):

@@ -230,7 +230,8 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
     for device in (node.rdma or ())[:_MOST]:
         for port in device.ports or (None,):
             netdev = _netdev(device, port, node.net or ())
-            interface = interfaces.get(netdev or "")
+            # a tool may name an interface of which nothing else is known
+            interface = interfaces.get(netdev) or NetDevice(netdev) if netdev else None
             if interface is not None:
                 taken.add(interface.name)
             add(device.bdf, device, port, interface)
@@ -270,12 +271,30 @@ def _is_rdma_nic(function: PciFunction) -> bool:
 def _netdev(
     device: RdmaDevice, port: RdmaPort | None, interfaces: Iterable[NetDevice]
 ) -> str | None:
-    """The interface of an RDMA port: its GID table names it, else the PCI function does."""
+    """
+    The interface of an RDMA port: a tool or its GID table names it, else the PCI function does,
+    else a MAC address out of which the device's GUID was made.
+    """
     if port is not None:
+        if port.netdev:
+            return port.netdev
         for gid in port.gids or ():
             if gid.netdev:
                 return gid.netdev
+    interfaces = tuple(interfaces)
     same = [item for item in interfaces if item.bdf and item.bdf == device.bdf]
     if len(same) > 1 and port is not None:
         same = [item for item in same if item.port == port.number - 1]
+    if not same and device.node_guid and len(device.ports) < 2:
+        made = device.node_guid.replace(":", "")
+        same = [item for item in interfaces if item.mac and made in _guids(item.mac)]
     return same[0].name if len(same) == 1 else None
+
+
+def _guids(mac: str) -> tuple[str, ...]:
+    """The GUIDs that drivers make of a MAC: with 0300 in its middle, or as EUI-64."""
+    digits = mac.lower().replace(":", "")
+    if len(digits) != 12:
+        return ()
+    flipped = f"{int(digits[:2], 16) ^ 2:02x}"
+    return (f"{digits[:6]}0300{digits[6:]}", f"{flipped}{digits[2:6]}fffe{digits[6:]}")

@@ -66,6 +66,19 @@ class Health:
 
 
 @dataclass(frozen=True)
+class MigDevice:
+    """A part of an accelerator that was split."""
+
+    IDENTITY: ClassVar = (("parent", "instance", "compute"),)
+
+    parent: int  # index of the accelerator
+    instance: int
+    compute: int
+    memory_used_mib: int
+    memory_mib: int
+
+
+@dataclass(frozen=True)
 class DeviceLink:
     """One link between accelerators, as the accelerator at one end sees it."""
 

@@ -49,25 +49,29 @@ class Facts:
         ]
         if not keys and not kind.IDENTITY and kept and kept[-1] == fact:
             return
-        at = next((self._places[key] for key in keys if key in self._places), None)
-        if at is None:
-            at = len(kept)
+        # Several, when a fact shows that two which were kept apart speak of one thing.
+        known = sorted({self._places[key] for key in keys if key in self._places})
+        if not known:
+            known = [len(kept)]
             kept.append(fact)
         else:
-            kept[at] = merged(kept[at], fact, conflict)
+            for other in known[1:]:
+                kept[known[0]] = merged(kept[known[0]], kept[other], conflict)
+                kept[other] = None
+            kept[known[0]] = merged(kept[known[0]], fact, conflict)
         for key in keys:
-            self._places[key] = at
+            self._places[key] = known[0]
 
     def kinds(self) -> tuple[type, ...]:
         return tuple(self._kept)
 
     def each(self, kind: type[F]) -> tuple[F, ...]:
         """All facts of a kind, in the order in which they were found."""
-        return tuple(self._kept.get(kind, ()))
+        return tuple(fact for fact in self._kept.get(kind, ()) if fact is not None)
 
     def first(self, kind: type[F], **values: object) -> F | None:
         """The first fact of a kind whose fields have these values."""
-        for fact in self._kept.get(kind, ()):
+        for fact in self.each(kind):
             if all(getattr(fact, name) == value for name, value in values.items()):
                 return fact  # type: ignore[no-any-return]
         return None

@@ -30,11 +30,13 @@ _PATH = re.compile(
     r"(?:(?:^|/|[\s'\"])([\w.-]{1,64})/)?ports/(\d{1,3})/(gids|gid_attrs/types|gid_attrs/ndevs)"
     r"/(\d{1,4})"
 )
-_SHORT = re.compile(r"(?:^|[/\s'\"])(gids|gid_attrs/types|types|gid_attrs/ndevs|ndevs)/(\d{1,4})")
+_SHORT = re.compile(r"(?:\./)?(gids|gid_attrs/types|types|gid_attrs/ndevs|ndevs)/(\d{1,4})\b")
 _PLACE = re.compile(r"infiniband/([\w.-]{1,64})(?:/ports/(\d{1,3}))?")
 _IN_PORT = re.compile(r"\bports/(\d{1,3})\b")
 # "3 fe80:... | RoCE v2 | ens1", "mlx5_0 1 3 ...": whatever a loop of somebody's own puts between
-_LOOPED = re.compile(rf"^(?:.{{0,80}}?\D)?(\d{{1,4}})\W{{1,6}}({_FULL})\b(.*)$", re.IGNORECASE)
+_LOOPED = re.compile(rf"(.{{0,80}}?)(?<![0-9a-f:])({_FULL})\b(.*)$", re.IGNORECASE)
+_NUMBERS = re.compile(r"(?<![\w.])\d{1,4}(?![\w.])")
+_NAMED = re.compile(r"[A-Za-z]\w{1,40}_?\d{1,3}(?=[\s/:|])")
 _TYPE = re.compile(r"\b(?:(?:IB/)?RoCE ?v([12])|v([12]))\b", re.IGNORECASE)
 _IB_TYPE = re.compile(r"(?:^|[|,;\s])IB(?:$|[|,;\s])")
 _NETDEV = re.compile(r"[A-Za-z][\w.@:-]{1,31}$")
@@ -144,22 +146,24 @@ def read_gid_files(output: Output) -> Iterator[RdmaDevice | EmptyGids]:
     device = place[1] if place else ""
     port = int((place and place[2]) or (m[1] if (m := _IN_PORT.search(line)) else 1))
     tables = Tables()
+    single = _PATH.search(output.command)
     for row in output.lines():
         if match := _PATH.search(row):
             name, number = match[1] or device, int(match[2])
             _store(tables, (name, number, int(match[4])), match[3], row[match.end() :])
-        elif match := _LOOPED.match(row):
-            if named := re.match(r"([A-Za-z][\w.-]{1,63})[\s/:]+(?:(\d{1,3})[\s/:]+)?", row):
-                device_, port_ = named[1], int(named[2] or port)
-            else:
-                device_, port_ = device, port
-            key = device_, port_, int(match[1])
+        elif single and single[1]:
+            _store(tables, (single[1], int(single[2]), int(single[4])), single[3], row)
+        elif match := _SHORT.match(row):
+            kind = match[1] if match[1].startswith("gid") else f"gid_attrs/{match[1]}"
+            _store(tables, (device, port, int(match[2])), kind, row[match.end() :])
+        elif (match := _LOOPED.match(row)) and (numbers := _NUMBERS.findall(match[1])):
+            named = _NAMED.match(row)
+            at = int(numbers[-2]) if len(numbers) > 1 else port
+            key = named[0] if named else device, at, int(numbers[-1])
             tables.add(*key, match[2])
             _store_rest(tables, key, match[3])
-        elif (match := _SHORT.search(row)) and device:
-            kind = match[1] if "/" in match[1] or match[1] == "gids" else f"gid_attrs/{match[1]}"
-            _store(tables, (device, port, int(match[2])), kind, row[match.end() :])
-    tables.gids.pop(("", port), None)
+    for nameless in [place for place in tables.gids if not place[0]]:
+        del tables.gids[nameless]
     yield from tables.facts(cut=bool(output.filters))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rackready.facts.model import Accelerator, AcceleratorStack
 from rackready.facts.parts.accelerators import AcceleratorProcess, AcceleratorProcesses, Reading
@@ -32,7 +33,7 @@ _PROCESS = re.compile(
     r"\|\s*([0-9]{1,4})\s+([0-9]{1,10})\s+(\S.{0,200}?)\s+([0-9]{1,9})(?: ?MiB)?\s*\|?$"
 )
 _VERSION_LINE = re.compile(r"version\s*:\s*(\d\S*)", re.IGNORECASE)
-_PEER_MEMORY = re.compile(r"^\s*peer_mem\s+([01])\s*$", re.MULTILINE)
+_PEER_MEMORY = re.compile(r"^[ \t]{0,16}peer_mem[ \t]+([01])[ \t]*$", re.MULTILINE)
 VENDOR = "MetaX"
 UNKNOWN = {"unknown", "NA", "N/A", ""}
 
@@ -111,7 +112,7 @@ def read_table(
     head = [row for row in rows[:start] if not row.startswith("+-")]
     devices = _devices(head)
     count = attached(output)
-    versions: dict[str, str] = {}
+    versions: dict[str, Any] = {}
     for name, pattern in _VERSIONS.items():
         match = pattern.search(output.text)
         if match and match[1] not in UNKNOWN:
@@ -184,13 +185,13 @@ def _processes(rows: Sequence[str]) -> Iterator[AcceleratorProcesses]:
 def read_version_file(output: Output) -> Iterator[AcceleratorStack]:
     """``Version:3.8.1.6``."""
     if match := _VERSION_LINE.search(output.text):
-        yield AcceleratorStack(VENDOR, sdk_version=match[1])
+        yield AcceleratorStack(vendor=VENDOR, sdk_version=match[1])
 
 
 def read_properties(output: Output) -> Iterator[AcceleratorStack]:
     """``peer_mem 0`` among what the driver says of itself; the class has one of two names."""
     if match := _PEER_MEMORY.search(output.text):
-        yield AcceleratorStack(VENDOR, peer_memory=match[1] == "1")
+        yield AcceleratorStack(vendor=VENDOR, peer_memory=match[1] == "1")
 
 
 def read_images(output: Output) -> Iterator[Folder]:
@@ -216,7 +217,7 @@ READERS = (
         "mx-smi -L",
         read_list,
         command=rf"mx-smi{_OPTIONS}\s+(?:-L|--list)\b",
-        shape=r"^\s*GPU#\d+ +\S+(?: VF)? +[0-9a-fA-F:.]+ +(?:Not )?Available",
+        shape=r"^[ \t]{0,8}GPU#\d+ +\S+(?: VF)? +[0-9a-fA-F:.]+ +(?:Not )?Available",
     ),
     reader(
         "mx-smi",
@@ -234,7 +235,7 @@ READERS = (
         "cat /sys/class/mxcd/mxcd/layout/properties",
         read_properties,
         command=r"(?:cat|grep\s[^|]{0,60}?)\s+/sys/class/(?:metax/)?mxcd/(?:mxcd/)?layout/properties",
-        shape=r"^peer_mem\s+[01]$",
+        shape=r"^peer_mem[ \t]+[01]$",
     ),
     reader(
         "ls /lib/firmware/metax",

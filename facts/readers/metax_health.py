@@ -68,7 +68,7 @@ def read_blocks(output: Output) -> Iterator[AcceleratorStack | Reading | ErrorCo
         if output.text.strip() and not output.filters and attached(output) != 0:
             output.note("mx-smi printed no device that could be understood")
         return
-    versions = {
+    versions: dict[str, Any] = {
         name: value
         for key, name in _SHOWN.items()
         for block in found[:1]

@@ -10,7 +10,7 @@ from rackready.facts.parts.pcie import DeviceQuery
 from rackready.facts.readers import sysfs
 from rackready.facts.readers.reader import Output, reader
 
-_ASKED = re.compile(r"--query-gpu[= ]([\w.,* -]+?)(?=\s--|\s-|$)")
+_ASKED = re.compile(r"--query-[gp]pu[= ]([\w.,* -]+?)(?=\s--|\s-|$)")
 _UNIT = re.compile(r" \[[^\]]{1,12}\]$")
 _VALUE = re.compile(r"(-?\d+(?:\.\d+)?) (?:%|MiB|W|MHz|C|us|ms|bytes)$")
 # A field has other names in other versions.
@@ -52,8 +52,8 @@ READERS = (
     reader(
         "nvidia-smi --query-gpu=index --format=csv",
         read_query,
-        command=r"nvidia-smi\s[^\n]{0,80}?--query-gpu\b",
-        shape=r"^(?:index|name|uuid|gpu_name|gpu_uuid|pci\.bus_id|gpu_bus_id),"
+        command=r"(?:nvidia|ppu)-smi\s[^\n]{0,80}?--query-[gp]pu\b",
+        shape=r"^(?:timestamp|index|name|uuid|gpu_name|gpu_uuid|pci\.bus_id|gpu_bus_id),"
         r" [a-z][a-z0-9_.]{2,60}(?: \[[^\]\n]{1,12}\])?(?:,|$)",
     ),
 )

@@ -64,7 +64,7 @@ READERS = (
         "ethtool -S",
         read_counters,
         command=r"ethtool\s+(?:-S|--statistics)\b",
-        shape=r"^\s*[rt]x_prio[0-7]_(?:packets|bytes|pause|discards): \d",
+        shape=r"^[ \t]{0,16}[rt]x_prio[0-7]_(?:packets|bytes|pause|discards): \d",
     ),
     reader(
         "ethtool -a",
@@ -76,6 +76,6 @@ READERS = (
         "tcpdump -v",
         read_packets,
         command=r"tcpdump\b",
-        shape=r"^\s+\S{1,64}\.\d{1,5} > \S{1,64}\.4791: ",
+        shape=r"^[ \t]{1,16}\S{1,64}\.\d{1,5} > \S{1,64}\.4791: ",
     ),
 )

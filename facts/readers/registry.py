@@ -6,6 +6,8 @@ from functools import lru_cache
 
 from rackready.facts.readers import (
     collective,
+    collective_log,
+    connections,
     containers,
     copies,
     dcb,
@@ -13,8 +15,11 @@ from rackready.facts.readers import (
     device_memory,
     dmesg,
     driver_reports,
+    gids,
     host,
     iommu,
+    ip,
+    libfabric,
     limits,
     listing,
     lspci,
@@ -30,8 +35,10 @@ from rackready.facts.readers import (
     perftest,
     port_counters,
     python,
+    rdma_tools,
     roce_files,
     routing,
+    services,
     setpci,
     smi,
     ssh,
@@ -42,7 +49,13 @@ from rackready.facts.readers.reader import Reader
 
 READERS: tuple[Reader, ...] = (
     *host.READERS,
+    *libfabric.READERS,
+    *collective_log.READERS,
     *roce_files.READERS,
+    *gids.READERS,
+    *rdma_tools.READERS,
+    *ip.READERS,
+    *connections.READERS,
     *lspci.READERS,
     *setpci.READERS,
     *pci_files.READERS,
@@ -72,6 +85,7 @@ READERS: tuple[Reader, ...] = (
     *dcb.READERS,
     *port_counters.READERS,
     *routing.READERS,
+    *services.READERS,
     *networkd.READERS,
 )
 """In the order in which they are asked: the more special ones of a program first."""

@@ -40,11 +40,11 @@ def read_traffic_class(output: Output) -> Iterator[RdmaDevice]:
         and len(looped) == len(rows)
         and all(_value(row) is not None for row in rows)
     ):
-        for file, row in zip(looped, rows, strict=True):
-            yield _class(file[1], int(file[2]), _value(row))
+        for each, row in zip(looped, rows, strict=True):
+            yield _class(each[1], int(each[2]), _value(row))
         return
-    file_ = _CLASS_FILE.search(output.command)
-    heading = (file_[1], int(file_[2])) if file_ and "*" not in file_[1] and not looped else None
+    file = _CLASS_FILE.search(output.command)
+    heading = (file[1], int(file[2])) if file and "*" not in file[1] and not looped else None
     asked = heading is not None and output.command.startswith("cat") and not output.filters
     # A file that is there and holds nothing; where errors were sent away it may be missing.
     empty = (asked or bool(looped)) and "2>" not in output.line
@@ -63,13 +63,13 @@ def read_traffic_class(output: Output) -> Iterator[RdmaDevice]:
         elif heading and (value := _value(line)) is not None:
             yield _class(*heading, value)
             heading = None
-        elif (row := _LOOPED.match(line)) and (value := _value(row[2])) is not None:
-            yield _class(row[1], 1, value)
-        elif (name_ := _DEVICE.search(line)) and not asked:
+        elif (named := _LOOPED.match(line)) and (value := _value(named[2])) is not None:
+            yield _class(named[1], 1, value)
+        elif (device := _DEVICE.search(line)) and not asked:
             # "for d in ...; do echo $d; cat .../traffic_class; done"
             if heading and empty:
                 yield _class(*heading, -1)
-            heading = name_[1], 1
+            heading = device[1], 1
         elif ":" in line:
             heading = None  # input/output error and the like: it could not be read
     if heading and empty:
@@ -114,10 +114,10 @@ _ALL = ("*", "{0..7}", "[0-7]")
 def read_ecn(output: Output) -> Iterator[EcnPort]:
     """``/sys/class/net/NIC/ecn/roce_{np,rp}/enable/PRIORITY`` by ``cat``, ``grep`` or a loop."""
     rows = list(output.lines())
-    looped = [file for file in _looped(output, _ECN_FILE) if file[3]]
+    looped = [each for each in _looped(output, _ECN_FILE) if each[3]]
     if len(looped) > 1 and len(looped) == len(rows) and set(rows) <= {"0", "1"}:
-        for file, row in zip(looped, rows, strict=True):
-            yield from _switch(file, row)
+        for each, row in zip(looped, rows, strict=True):
+            yield from _switch(each, row)
         return
     looked = _ECN_FILE.search(output.command) or _ECN_FILE.search(output.line)
     netdev = looked[1] if looked else ""
@@ -131,9 +131,9 @@ def read_ecn(output: Output) -> Iterator[EcnPort]:
             heading = in_line
         elif in_line:
             yield from _switch(in_line, line[in_line.end() :].strip(" \t:="))
-        elif row := _ECN_ROW.match(line):
-            side = "roce_np" if row[2].endswith("np") else "roce_rp"
-            yield _ecn(row[1] or netdev, side, {int(row[3]): row[4] == "1"})
+        elif told := _ECN_ROW.match(line):
+            side = "roce_np" if told[2].endswith("np") else "roce_rp"
+            yield _ecn(told[1] or netdev, side, {int(told[3]): told[4] == "1"})
         elif heading:
             plain.append(line)
     if heading is None:

@@ -44,10 +44,17 @@ def read_routes(output: Output) -> Iterator[Route]:
                 keys.get("table") or (asked[1] if asked else "main"),
                 target,
                 keys["dev"],
-                keys.get("src"),
+                _address(keys.get("src", "")),
                 keys.get("via"),
                 keys.get("scope"),
             )
+
+
+def _address(word: str) -> str | None:
+    try:
+        return str(ip_address(word))
+    except ValueError:
+        return None
 
 
 def _target(word: str) -> str:
@@ -64,9 +71,8 @@ def read_neighbours(output: Output) -> Iterator[Neighbour]:
     asked = re.search(r"\bdev\s+(\S+)", output.command)
     for line in output.lines():
         words = line.split()
-        try:
-            address = str(ip_address(words[0].strip("()")))
-        except ValueError:
+        address = _address(words[0].strip("()"))
+        if address is None:
             continue
         keys = dict(_KEY.findall(line))
         mac = next((word.lower() for word in words[1:] if _MAC.match(word)), None)

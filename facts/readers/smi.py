@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from rackready.facts.model import Accelerator, AcceleratorStack
-from rackready.facts.parts.accelerators import Reading
-from rackready.facts.parts.smi import DeviceLink, Health, ToolReport
+from rackready.facts.parts.accelerators import AcceleratorProcess, AcceleratorProcesses, Reading
+from rackready.facts.parts.smi import DeviceLink, Health, MigDevice, ToolReport
 from rackready.facts.readers.reader import Output, reader
 from rackready.facts.readers.sysfs import bdf, number
 
@@ -26,7 +26,7 @@ _LISTED = re.compile(r"(?:GPU|PPU) (\d{1,4}): (.{1,80}?) \(UUID: ([^()]{1,80})\)
 _DEVICE = re.compile(r"((?:GPU|PPU) \d{1,4}): ")
 _LINK = re.compile(r"Link (\d{1,3}): (.*)$")
 _WIDTH = re.compile(r"(\d{1,2})x")
-_REMOTE = re.compile(r"Remote Device ([0-9A-Fa-f:.]+)")
+_REMOTE = re.compile(r"Remote Device ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
 _COUNT = re.compile(r"(\d{1,18}) (link down times|FEC uncorrectable errors)$")
 _BLOCK = re.compile(r"(?:GPU|PPU) ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])$")
 _TOP = re.compile(r"(\w[\w ./()-]{2,48}?) +: (.*)$")
@@ -34,7 +34,8 @@ _TOP = re.compile(r"(\w[\w ./()-]{2,48}?) +: (.*)$")
 
 def _tool(output: Output) -> str:
     """By what it prints: in images for PPUs, nvidia-smi is another name of ppu-smi."""
-    return "ppu-smi" if "PPU" in output.text[:4096] else "nvidia-smi"
+    ppu = "ppu-smi" in output.command or "ppu" in output.text[:4096].lower()
+    return "ppu-smi" if ppu else "nvidia-smi"
 
 
 def read_table(output: Output) -> Iterator[object]:
@@ -72,12 +73,16 @@ def read_table(output: Output) -> Iterator[object]:
                     temperatures=MappingProxyType(degrees),
                 )
             )
+    if version is None and not found and "MIG devices:" in output.text:
+        yield from read_mig(output.text)
+        return
     if version is None and not found:
         output.note(f"{tool} printed no table that could be understood")
         return
     yield ToolReport(tool, driver=driver)
     yield AcceleratorStack(tuple(found) or None, None, version, driver)
     yield from readings
+    yield from read_mig(output.text)
 
 
 def read_list(output: Output) -> Iterator[AcceleratorStack]:
@@ -116,6 +121,37 @@ def read_links(output: Output) -> Iterator[DeviceLink]:
                     downs=value if downs else None,
                     uncorrectable=None if downs else value,
                 )
+
+
+def read_processes(output: Output) -> Iterator[AcceleratorProcesses]:
+    """``pmon``: a row for each process, below two lines of titles."""
+    titles: list[str] = []
+    found = []
+    for line in output.lines():
+        words = line.split()
+        if words[0] == "#":
+            titles = titles or words[1:]
+        elif titles and len(words) >= len(titles) and words[1].isdecimal():
+            memory = titles.index("mem") if titles.count("mem") == 1 else len(titles) - 2
+            found.append(
+                AcceleratorProcess(
+                    index=int(words[0]) if words[0].isdecimal() else -1,
+                    pid=int(words[1]),
+                    command=" ".join(words[len(titles) - 1 :]),
+                    memory_mib=number(words[memory]) if "MB" in output.text else None,
+                )
+            )
+    if titles:
+        yield AcceleratorProcesses(_tool(output), tuple(found))
+
+
+_MIG = re.compile(r"\| +(\d{1,3}) +(\d{1,3}) +(\d{1,3}) +\d{1,3} +\| +(\d{1,8})MiB / +(\d{1,8})MiB")
+
+
+def read_mig(text: str) -> Iterator[MigDevice]:
+    """The table of MIG devices, which stands below that of the accelerators."""
+    for match in _MIG.finditer(text):
+        yield MigDevice(*map(int, match.groups()))
 
 
 Tree = Mapping[tuple[str, ...], str]
@@ -252,12 +288,18 @@ READERS = (
         "nvidia-smi -q",
         read_query,
         command=r"(?:nvidia|ppu)-smi\s+(?:.*\s)?-q\b",
-        shape=r"^=+(?:NV|PPU)SMI LOG=+$|^    Remapped Rows$|^    ECC Errors$|^    Xid Errors$",
+        shape=r"^=+(?:NV|PPU)SMI LOG=+$|^    Fabric$|^    Remapped Rows$|^    ECC Errors$|^    Xid Errors$",
+    ),
+    reader(
+        "nvidia-smi pmon -c 1",
+        read_processes,
+        command=r"(?:nvidia|ppu)-smi\s+pmon\b",
+        shape=r"^# [gp]pu +pid +type ",
     ),
     reader(
         "nvidia-smi",
         read_table,
         command=r"(?:nvidia|ppu)-smi$",
-        shape=r"^\| ?(?:NVIDIA|PPU)-SMI |^Failed to initialize NVML|^NVIDIA-SMI has failed",
+        shape=r"^\| ?(?:NVIDIA|PPU)-SMI |^\| MIG devices: |^Failed to initialize NVML|^NVIDIA-SMI has failed",
     ),
 )

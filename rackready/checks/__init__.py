@@ -8,11 +8,14 @@ from rackready.check import NODE_CHECKS, RACK_CHECKS, Check, Rack, View
 from rackready.checks import (
     accelerator,
     accelerator_health,
+    bandwidth,
+    collective_log,
     container,
     gpu,
     kernel_log,
     kernel_modules,
     limits,
+    nccl_hca,
     network,
     node,
     nvshmem,
@@ -23,7 +26,9 @@ from rackready.checks import (
     peer_module,
     qos,
     rack,
+    rdma,
     roce,
+    roce_job,
     roce_marks,
     sdk,
     ssh,
@@ -33,11 +38,14 @@ from rackready.finding import Finding
 __all__ = [
     "accelerator",
     "accelerator_health",
+    "bandwidth",
+    "collective_log",
     "container",
     "gpu",
     "kernel_log",
     "kernel_modules",
     "limits",
+    "nccl_hca",
     "network",
     "node",
     "nvshmem",
@@ -48,7 +56,9 @@ __all__ = [
     "peer_module",
     "qos",
     "rack",
+    "rdma",
     "roce",
+    "roce_job",
     "roce_marks",
     "sdk",
     "ssh",
@@ -60,10 +70,22 @@ def all_checks() -> Mapping[str, Check]:
     return {**NODE_CHECKS, **RACK_CHECKS}
 
 
-def check_node(view: View) -> list[Finding]:
-    return [finding for item in NODE_CHECKS.values() for finding in item.run(view, view.node.name)]
+def check_node(view: View, live: bool = False) -> list[Finding]:
+    """Findings of one node; of a ``live`` one, with those of the checks for nodes and jobs."""
+    host = view.node.name
+    found = [finding for item in NODE_CHECKS.values() for finding in item.run(view, host)]
+    if live:
+        alone = Rack((view,), 1)
+        checks = (item for item in RACK_CHECKS.values() if item.each_node)
+        found += [finding for item in checks for finding in item.run(alone, host)]
+    return found
 
 
-def check_rack(seen: Rack, host: str = "rack") -> list[Finding]:
-    """Findings of all nodes together; ``host`` is what they stand under."""
-    return [finding for item in RACK_CHECKS.values() for finding in item.run(seen, host)]
+def check_rack(seen: Rack, host: str = "rack", live: bool = False) -> list[Finding]:
+    """
+    Findings of all nodes together; ``host`` is what they stand under.
+
+    ``live``: the nodes were looked at, and those checks are done that ``check_node`` does then.
+    """
+    checks = (item for item in RACK_CHECKS.values() if not (live and item.each_node))
+    return [finding for item in checks for finding in item.run(seen, host)]

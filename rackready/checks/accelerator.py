@@ -56,7 +56,7 @@ def count(view: View) -> Cases:
 
 
 def _pasted(view: View, tool: int | None, on_bus: int) -> Cases:
-    """A paste may show a part of the bus: a tool that sees more is right, one that sees less not."""
+    """A paste may show a part of the bus: a tool that sees more is right, one with less is not."""
     wish = view.wishes.accelerators
     subject = "accelerators"
     if tool is None:
@@ -66,8 +66,7 @@ def _pasted(view: View, tool: int | None, on_bus: int) -> Cases:
     elif tool < on_bus:
         yield _mismatch(view, tool, on_bus)
     elif wish is not None and wish.site and tool != wish.value:
-        values = {"observed": tool, "expected": wish.value, "wished_by": wish.origin}
-        yield case("wrong", subject, **values)
+        yield case("wrong", subject, observed=tool, expected=wish.value, wished_by=wish.origin)
     elif tool == on_bus or (wish is not None and wish.site):
         yield case("ok" if tool == on_bus else "in-tool", subject, observed=tool)
 

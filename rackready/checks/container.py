@@ -47,6 +47,7 @@ def _rdma_names(facts: Facts, view: View | None) -> tuple[str, ...]:
 
 @rack_check(
     "container.devices",
+    each_node=True,
     ok=Verdict.OK,
     missing=Verdict.FAIL,
     absent=Verdict.WARN,
@@ -143,7 +144,7 @@ def _uses_rdma(item: Container) -> bool:
     )
 
 
-@rack_check("container.network", ok=Verdict.OK, bridge=Verdict.WARN)
+@rack_check("container.network", each_node=True, ok=Verdict.OK, bridge=Verdict.WARN)
 def network(rack: Rack) -> Cases:
     """Networks by another name may be macvlan or SR-IOV: nothing is said of them."""
     for host, facts, view in _places(rack):
@@ -157,7 +158,7 @@ def network(rack: Rack) -> Cases:
                 yield case("bridge", item.name, observed=item.network, **_at(host))
 
 
-@rack_check("container.memlock", ok=Verdict.OK, small=Verdict.FAIL, default=Verdict.WARN)
+@rack_check("container.memlock", each_node=True, ok=Verdict.OK, small=Verdict.FAIL, default=Verdict.WARN)
 def memlock(rack: Rack) -> Cases:
     for host, facts, _ in _places(rack):
         for item in facts.each(Container):
@@ -174,7 +175,7 @@ def memlock(rack: Rack) -> Cases:
                 yield case("default", item.name, **_at(host))
 
 
-@rack_check("container.shm", ok=Verdict.OK, small=Verdict.WARN)
+@rack_check("container.shm", each_node=True, ok=Verdict.OK, small=Verdict.WARN)
 def shared_memory(rack: Rack) -> Cases:
     """Of containers that get accelerators or RDMA, and of /dev/shm where it has Docker's size."""
     for host, facts, _ in _places(rack):

@@ -58,6 +58,7 @@ _LAUNCHERS = frozenset(
 
 @rack_check(
     "limits.memlock",
+    each_node=True,
     ok=Verdict.OK,
     shell=Verdict.FAIL,
     shell_only=Verdict.WARN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from ipaddress import ip_address, ip_interface, ip_network
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from rackready.check import Cases, Rack, View, case, check, rack_check
@@ -63,7 +63,7 @@ def effective(view: View, name: str, netdev: str) -> int | None:
         int(setting.value)
         for key in ("all", netdev)
         if (setting := view.node.facts.first(Setting, name=f"net.ipv4.conf.{key}.{name}"))
-        and setting.value.isdigit()
+        and setting.value.isdecimal()
     ]
     return max(values, default=None)
 
@@ -137,9 +137,14 @@ def arp_flux(rack: Rack) -> Cases:
             }
             if len(machines) == 1 and len(holders) > 1:
                 at = machines.pop()
-                yield case("flux", mac, **values, **({"host": at} if at else {}))
+                yield case("flux", mac, **values, **_at(at))
             elif not holders and _is_compute(rack, netdev, shown):
-                yield case("one-mac", mac, **values, **({"host": host} if host else {}))
+                yield case("one-mac", mac, **values, **_at(host))
+
+
+def _at(host: str) -> dict[str, Any]:
+    """The host that a finding is told of; "" = what has no name."""
+    return {"host": host} if host else {}
 
 
 def _owners(rack: Rack) -> dict[str, tuple[str, str]]:

@@ -44,7 +44,7 @@ def class_variables(facts: Facts) -> dict[str, int]:
         name: int(value)
         for item in facts.each(Environment)
         for name, value in item.values.items()
-        if _CLASS_VARIABLE.match(name) and value.isdigit() and len(value) < 4
+        if _CLASS_VARIABLE.match(name) and value.isdecimal() and len(value) < 4
     }
 
 
@@ -85,16 +85,18 @@ def _roce_class(view: View, nic: NicPort | None) -> tuple[int | None, str, bool]
         return value >> 2, f"traffic class {value} = DSCP {value >> 2}, site policy", True
     if wishes.dscp is not None and wishes.dscp.site:
         return wishes.dscp.value, f"DSCP {wishes.dscp.value}, site policy", True
-    for device in view.node.rdma or ():
-        for port in device.ports:
-            if nic is None or (device.name, port.number) != (nic.rdma, nic.port):
-                continue
-            if (value := port.traffic_class) is not None and value >= 0:
-                return (
-                    value >> 2,
-                    f"traffic class {value} of {device.name} = DSCP {value >> 2}",
-                    False,
-                )
+    set_ = {
+        (device.name, port.number): port.traffic_class
+        for device in view.node.rdma or ()
+        for port in device.ports
+        if port.traffic_class is not None and port.traffic_class >= 0
+    }
+    key = (nic.rdma or "", nic.port or 1) if nic is not None and nic.rdma else None
+    if key is None and len(set(set_.values())) == 1:
+        key = next(iter(set_))  # whosever it is, all have the same
+    if key in set_:
+        value = set_[key]
+        return value >> 2, f"traffic class {value} of {key[0]} = DSCP {value >> 2}", False
     variables = {**class_variables(view.job), **class_variables(view.node.facts)}
     if len(set(variables.values())) == 1:
         name, value = next(iter(variables.items()))
@@ -117,7 +119,12 @@ def trust(view: View) -> Cases:
         observed = lane.dcb.trust
         if observed is None or (lane.dscp is None and not priority):
             continue
-        values = {"observed": observed, "expected": "dscp", "why": lane.why, "wished": priority}
+        values: dict[str, Any] = {
+            "observed": observed,
+            "expected": "dscp",
+            "why": lane.why,
+            "wished": priority,
+        }
         if observed == "dscp":
             yield case("ok", lane.name, **values)
         elif lane.dscp is None:
@@ -136,7 +143,7 @@ def mapping(view: View) -> Cases:
     for lane in lanes(view):
         if lane.priority is None:
             continue
-        values = {
+        values: dict[str, Any] = {
             "observed": lane.priority,
             "expected": wanted,
             "dscp": lane.dscp,
@@ -296,7 +303,7 @@ def ecn(view: View) -> Cases:
 def _side(name: str, side: str, switches: Mapping[int, bool], priority: int, wished: bool) -> Cases:
     if priority not in switches:
         return
-    values = {"side": side, "what": _SIDES[side], "priority": priority}
+    values: dict[str, Any] = {"side": side, "what": _SIDES[side], "priority": priority}
     if switches[priority]:
         yield case("ok", name, observed="on", **values)
     else:

@@ -1,9 +1,10 @@
-"""The SDK of the accelerators: which variables its version reads, which packages may be together."""
+"""The accelerators' SDK: which variables its version reads, which packages may be together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
+from typing import Any
 
 from rackready.check import Cases, Rack, View, case, rack_check
 from rackready.facts.model import AcceleratorStack
@@ -42,7 +43,11 @@ def _of(stack: AcceleratorStack | None) -> SdkVersion | None:
 
 
 @rack_check(
-    "sdk.environment", ok=Verdict.OK, old_name=Verdict.FAIL, new_name=Verdict.FAIL, left=Verdict.SKIP
+    "sdk.environment",
+    ok=Verdict.OK,
+    old_name=Verdict.FAIL,
+    new_name=Verdict.FAIL,
+    left=Verdict.SKIP,
 )
 def environment(rack: Rack) -> Cases:
     """Variables whose names the SDK's version does not read; one finding for each change."""
@@ -76,7 +81,7 @@ def _renamed(
     ignored = [name for name in values if name.startswith(wrong)]
     better = {name: right + name.removeprefix(wrong) for name in ignored}
     lost = [name for name in ignored if better[name] not in values]
-    told = {
+    told: dict[str, Any] = {
         "sdk_version": version,
         "since": first,
         "prefix": wrong,
@@ -97,6 +102,31 @@ def _renamed(
         )
     elif ignored:
         yield case("left", ", ".join(ignored), **told)
+
+
+@rack_check("sdk.variables", ok=Verdict.OK, wrong=Verdict.WARN)
+def variables(rack: Rack) -> Cases:
+    """Variables that have one right value, or one for each purpose, on a product."""
+    for host, facts, profile, version in _sources(rack):
+        right: dict[str, dict[str, str]] = {}
+        for group in profile.environment.values():
+            for item in group.values():
+                if item.fixed and profile.applies(item, version):
+                    for name, value in item.value.items():
+                        right.setdefault(name, {})[value] = item.source
+        for given in facts.each(Environment):
+            for name in right.keys() & given.values.keys():
+                value, fitting = given.values[name], right[name]
+                yield case(
+                    "ok" if value in fitting else "wrong",
+                    name,
+                    observed=value,
+                    expected=" or ".join(fitting),
+                    first=next(iter(fitting)),
+                    product=profile.name,
+                    source=", ".join(dict.fromkeys(fitting.values())),
+                    **_at(host),
+                )
 
 
 @rack_check("sdk.packages", ok=Verdict.OK, exclusive=Verdict.FAIL)
@@ -124,5 +154,5 @@ def _written(rule: Exclusive, package: PythonPackage) -> str:
     return next(name for name in rule.packages if normal(name) == package.name)
 
 
-def _at(host: str) -> dict[str, str]:
+def _at(host: str) -> dict[str, Any]:
     return {"host": host} if host else {}

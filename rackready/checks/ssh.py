@@ -65,6 +65,7 @@ def _hosts(facts: Facts, rack: Rack) -> list[str]:
 
 @rack_check(
     "ssh.known-hosts",
+    each_node=True,
     ok=Verdict.OK,
     duplicate=Verdict.WARN,
     conflict=Verdict.WARN,
@@ -138,6 +139,7 @@ def _times(lines: list[KnownHost]) -> int:
 
 @rack_check(
     "ssh.host-key",
+    each_node=True,
     changed=Verdict.FAIL,
     unknown=Verdict.FAIL,
     unverified=Verdict.FAIL,
@@ -214,6 +216,7 @@ def _owner_of(path: str) -> str | None:
 
 @rack_check(
     "ssh.authorized-keys",
+    each_node=True,
     ok=Verdict.OK,
     modes=Verdict.FAIL,
     owner=Verdict.FAIL,
@@ -257,7 +260,7 @@ def _right(path: str) -> str:
     return f"chmod 600 {path}" if path.endswith(_KEYS_FILE) else f"chmod go-w {path}"
 
 
-@rack_check("ssh.private-key", ok=Verdict.OK, too_open=Verdict.FAIL)
+@rack_check("ssh.private-key", each_node=True, ok=Verdict.OK, too_open=Verdict.FAIL)
 def private_key(rack: Rack) -> Cases:
     for place, facts in rack.sources():
         told = set()
@@ -276,6 +279,7 @@ def private_key(rack: Rack) -> Cases:
 
 @rack_check(
     "ssh.login",
+    each_node=True,
     denied=Verdict.ERROR,
     no_keys_offered=Verdict.FAIL,
     server=Verdict.FAIL,

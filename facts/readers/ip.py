@@ -1,0 +1,215 @@
+"""Network interfaces: ``ip addr``, ``ip link``, ``ethtool``, bonds, and their files in sysfs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from rackready.facts.model import NetDevice
+from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.sysfs import bdf, number
+
+_NAME = r"[A-Za-z][\w.-]{0,31}"
+_HEAD = re.compile(rf"\d{{1,6}}: ({_NAME})(?:@([\w.-]{{1,32}}))?: <([A-Z0-9_,-]{{0,300}})>(.*)$")
+_ONE_LINE = re.compile(rf"\d{{1,6}}: ({_NAME})(?:@[\w.-]{{1,32}})?\s+inet6? (.*)$")
+_ADDRESS = re.compile(r"inet6? ([0-9a-fA-F:.]{2,45})(?: peer \S{1,50})?(/\d{1,3})?")
+_MAC = re.compile(r"link/(\w{1,20}) ([0-9a-f]{2}(?::[0-9a-f]{2}){5,19})\b")
+_DETAIL = re.compile(r"(bond|vlan|veth|bridge|macvlan|ipvlan|vxlan|dummy)(?: |$)")
+_BRIEF = re.compile(
+    rf"({_NAME})(?:@([\w.-]{{1,32}}))?\s+(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)(?:\s+(.*))?$"
+)
+_BRIEF_MAC = re.compile(r"([0-9a-f]{2}(?::[0-9a-f]{2}){5,19})\s+<([A-Z0-9_,-]{0,300})>")
+_BRIEF_ADDRESS = re.compile(r"[0-9a-fA-F:.]{2,45}(?:/\d{1,3})?$")
+_BOND_MODES = {
+    "balance-rr": 0,
+    "load balancing (round-robin)": 0,
+    "active-backup": 1,
+    "fault-tolerance (active-backup)": 1,
+    "balance-xor": 2,
+    "load balancing (xor)": 2,
+    "broadcast": 3,
+    "fault-tolerance (broadcast)": 3,
+    "802.3ad": 4,
+    "ieee 802.3ad dynamic link aggregation": 4,
+    "balance-tlb": 5,
+    "transmit load balancing": 5,
+    "balance-alb": 6,
+    "adaptive load balancing": 6,
+}
+_FILE = re.compile(rf"/sys/class/net/({_NAME})/(mtu|operstate|speed|address|carrier)\b")
+
+
+def read_ip(output: Output) -> Iterator[NetDevice]:
+    """``ip addr`` and ``ip link``, also with ``-o``, ``-d`` and ``-br``; ``ip -o addr``."""
+    device: NetDevice | None = None
+    addresses: dict[str, list[str]] = {}
+    for line in output.lines():
+        if head := _HEAD.match(line):
+            if device is not None:
+                yield _with_addresses(device, addresses)
+            device = _device(head)
+            # -o puts everything into one line, with backslashes for the breaks
+            for part in head[4].split("\\")[1:]:
+                device = _with_line(device, part.strip(), addresses)
+        elif one := _ONE_LINE.match(line):
+            address = _ADDRESS.match(line[line.index("inet") :])
+            if address:
+                addresses.setdefault(one[1], []).append(address[1] + (address[2] or ""))
+        elif brief := _BRIEF.match(line):
+            yield _brief(brief)
+        elif device is not None:
+            device = _with_line(device, line, addresses)
+    if device is not None:
+        yield _with_addresses(device, addresses)
+        addresses.pop(device.name, None)
+    for name, found in addresses.items():
+        yield NetDevice(name, addresses=tuple(found))
+
+
+def _device(head: re.Match[str]) -> NetDevice:
+    """``6: ens21f0np0: <BROADCAST,UP,LOWER_UP> mtu 4200 qdisc mq master bond0 state UP``."""
+    name, parent, flags, rest = head.groups()
+    words = rest.partition("\\")[0].split()
+    fields = dict(pairwise(words))
+    state = fields.get("state", "").lower() or None
+    kind = None
+    if "LOOPBACK" in flags.split(","):
+        kind = "loopback"
+    elif parent and (parent.startswith("if") and parent[2:].isdigit()):
+        kind = "veth"  # its other end is in another network namespace
+    elif parent:
+        kind = "vlan"
+    elif "MASTER" in flags.split(","):
+        kind = "bond"
+    return NetDevice(
+        name,
+        mtu=number(fields.get("mtu")),
+        state=state,
+        kind=kind,
+        master=fields.get("master"),
+        enabled="UP" in flags.split(","),
+    )
+
+
+def _with_line(device: NetDevice, line: str, addresses: dict[str, list[str]]) -> NetDevice:
+    if match := _ADDRESS.match(line):
+        addresses.setdefault(device.name, []).append(match[1] + (match[2] or ""))
+    elif match := _MAC.match(line):
+        device = replace(device, mac=match[2])
+    elif device.kind is None and (match := _DETAIL.match(line)):
+        device = replace(device, kind=match[1])
+    return device
+
+
+def _with_addresses(device: NetDevice, addresses: dict[str, list[str]]) -> NetDevice:
+    found = addresses.get(device.name)
+    return replace(device, addresses=tuple(found)) if found else device
+
+
+def _brief(match: re.Match[str]) -> NetDevice:
+    name, parent, state, rest = match.groups()
+    kind = None
+    if parent:
+        kind = "veth" if parent.startswith("if") and parent[2:].isdigit() else "vlan"
+    device = NetDevice(name, state=state.lower(), kind=kind)
+    if mac := _BRIEF_MAC.match(rest or ""):
+        flags = mac[2].split(",")
+        return replace(device, mac=mac[1], enabled="UP" in flags)
+    found = tuple(word for word in (rest or "").split() if _BRIEF_ADDRESS.match(word))
+    return replace(device, addresses=found or None)
+
+
+def read_bonding(output: Output) -> Iterator[NetDevice]:
+    """``/proc/net/bonding/bond0``; its name stands in the path alone."""
+    path = re.search(rf"/proc/net/bonding/({_NAME})", output.command)
+    name, mode = path[1] if path else "", None
+    members: list[str] = []
+    for line in [*output.lines(), "Ethernet Channel Bonding Driver: end"]:
+        key, _, value = (part.strip() for part in line.partition(":"))
+        if key == "Ethernet Channel Bonding Driver":
+            if members:
+                yield NetDevice(name, kind="bond", members=tuple(members), bond_mode=mode)
+                for member in members:
+                    yield NetDevice(member, master=name or None)
+            members, mode = [], None
+        elif key == "Bonding Mode":
+            mode = _BOND_MODES.get(value.lower().partition(" (")[0]) or _BOND_MODES.get(
+                value.lower()
+            )
+        elif key == "Slave Interface" and re.fullmatch(_NAME, value):
+            members.append(value)
+
+
+def read_ethtool(output: Output) -> Iterator[NetDevice]:
+    """``ethtool NIC``: its speed in Mb/s."""
+    name = ""
+    for line in output.lines():
+        if match := re.match(rf"Settings for ({_NAME}):", line):
+            name = match[1]
+        elif name and (match := re.match(r"Speed: (\d{1,7})Mb/s", line)):
+            yield NetDevice(name, speed=int(match[1]))
+
+
+def read_ethtool_driver(output: Output) -> Iterator[NetDevice]:
+    """``ethtool -i NIC``: where it sits on the PCI bus."""
+    names = output.arguments()
+    match = re.search(r"^\s*bus-info: (\S{7,16})$", output.text, re.MULTILINE)
+    if match and len(names) == 1 and (address := bdf(match[1])):
+        yield NetDevice(names[0], bdf=address)
+
+
+def read_files(output: Output) -> Iterator[NetDevice]:
+    """``cat /sys/class/net/NIC/mtu`` and ``grep . /sys/class/net/*/mtu``."""
+    asked = _FILE.search(output.command)
+    for line in output.lines():
+        named = _FILE.match(line)
+        if named and line[named.end() : named.end() + 1] == ":":
+            name, key, value = named[1], named[2], line[named.end() + 1 :]
+        elif asked and "*" not in output.command:
+            name, key, value = asked[1], asked[2], line
+        else:
+            continue
+        if key == "mtu" and (mtu := number(value)) is not None:
+            yield NetDevice(name, mtu=mtu)
+        elif key == "operstate" and value.isalpha():
+            yield NetDevice(name, state=value)
+
+
+READERS = (
+    reader(
+        "ip addr",
+        read_ip,
+        command=r"ip\s+(?:-\S+\s+)*(?:a|ad|addr|address|l|li|link)\b"
+        r"(?!\s+(?:set|del|delete|add|flush)\b)",
+        shape=r"^\d+: [A-Za-z][\w.@-]*: <[A-Z0-9_,-]*> mtu \d+ |^\d+: [\w.@-]+ +inet6? \S+/\d"
+        r"|^[a-z][\w.@-]* +(?:UP|DOWN|UNKNOWN) +"
+        r"(?:[0-9a-f.:]{4,40}/\d|[0-9a-f]{2}(?::[0-9a-f]{2}){5} )",
+    ),
+    reader(
+        "cat /proc/net/bonding/bond0",
+        read_bonding,
+        command=r"(?:cat|head|more|grep|tail)\s[^\n]{0,200}?/proc/net/bonding/",
+        shape=r"^Ethernet Channel Bonding Driver: ",
+    ),
+    reader(
+        "ethtool -i",
+        read_ethtool_driver,
+        command=r"ethtool\s+(?:-i|--driver)\b",
+        shape=r"^expansion-rom-version:",
+    ),
+    reader(
+        "ethtool eth0",
+        read_ethtool,
+        command=rf"ethtool\s+{_NAME}$",
+        shape=rf"^Settings for {_NAME}:$",
+    ),
+    reader(
+        "cat /sys/class/net/eth0/mtu",
+        read_files,
+        command=r"(?:cat|grep|head|more)\s[^\n]{0,300}?/sys/class/net/[^/\s]{1,40}/"
+        r"(?:mtu|operstate)\b",
+        shape=r"^/sys/class/net/[\w.-]+/(?:mtu|operstate):",
+    ),
+)

@@ -173,7 +173,7 @@ class PciFunction:
     responds: bool | None = None  # False: it reads all ones, as of a device that is gone
     serial: str | None = None  # Device Serial Number capability, hex
     slot: str | None = None
-    name: str | None = None  # as lspci prints it: "Mellanox Technologies MT2910 Family [ConnectX-7]"
+    name: str | None = None  # as lspci prints it: "Mellanox ... MT2910 Family [ConnectX-7]"
     buses: tuple[int, int] | None = None  # of a bridge: first and last bus below it
     access_control: AccessControl | None = None
     errors: ErrorStatus | None = None

@@ -47,10 +47,8 @@ ulimit uname update-grub uptime vmstat wc whereis which whoami xxd yum zcat zypp
 """
 _PROGRAMS = frozenset(_WORDS.split())
 # Commands that are also the first words of comments: only with what no sentence has.
-_AMBIGUOUS = frozenset(
-    ("set", "find", "time", "test", "host", "file", "type", "for", "if", "while", "free", "last")
-    + ("sort", "head", "top", "touch", "w", "route")
-)
+_SENTENCES = "set find time test host file type for if while free last sort head top touch w route"
+_AMBIGUOUS = frozenset(_SENTENCES.split())
 _SHELL = re.compile(r"[/$|;]| -\w")
 _COMMENTED = re.compile(r"[A-Z][\w-]*\b")  # "# Host x found", "# Using devices": not in lower case
 

@@ -84,7 +84,7 @@ class Case:
 
 
 def case(
-    name: str, subject: str, data: Mapping[str, object] | None = None, **values: object
+    name: str, subject: str, data: Mapping[str, object] | None = None, /, **values: object
 ) -> Case:
     return Case(name, subject, values, data)
 

@@ -129,7 +129,7 @@ def diagnose(paths: tuple[Path, ...], policy_file: Path | None, as_json: bool) -
 
     policy = _policy(policy_file)
     try:
-        pile = diagnose.collect(paths)
+        pile = diagnose.collect(paths, policy_file)
         found = diagnose.diagnose(pile, load_profiles(), policy, date.today())
     except OSError as error:
         raise Refusal(f"{error.filename}: {error.strerror}") from error

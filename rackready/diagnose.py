@@ -90,16 +90,18 @@ def pile_of(files: Iterable[tuple[str, Callable[[], str]]]) -> Pile:
     return Pile((job,), Host(""))
 
 
-def collect(paths: Sequence[Path]) -> Pile:
+def collect(paths: Sequence[Path], leave_out: Path | None = None) -> Pile:
     """
-    Hosts and job from files and folders.
+    Hosts and job from files and folders; ``leave_out`` is a file that is no evidence: the policy.
 
     The sub-folders of a folder are hosts. Of several folders without sub-folders, each is a host.
     """
-    return pile_of(_files(paths))
+    return pile_of(_files(paths, leave_out))
 
 
-def _files(paths: Sequence[Path]) -> Iterator[tuple[str, Callable[[], str]]]:
+def _files(
+    paths: Sequence[Path], leave_out: Path | None
+) -> Iterator[tuple[str, Callable[[], str]]]:
     folders = [path for path in paths if path.is_dir()]
     for path in paths:
         if not path.is_dir():
@@ -112,6 +114,8 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[str, Callable[[], str]]]:
                 raise OSError(0, f"holds more than {_MOST_FILES:,} files", str(path))
             name = file.relative_to(path).as_posix()
             if any(part.startswith(".") for part in name.split("/")):
+                continue
+            if leave_out is not None and file.samefile(leave_out):
                 continue
             yield f"{path.resolve().name}/{name}" if flat else name, partial(_text, file)
 

@@ -388,8 +388,10 @@ def detect(node: Node, profiles: Iterable[Profile]) -> Detected:
     profiles = tuple(profiles)
     accelerators = node.stack.accelerators
     if node.pci is None and not accelerators and node.stack.vendor is None:
-        return Detected(None, "", (_gap("neither PCI functions nor accelerators are known"),))
-    gaps: list[Gap] = []
+        # of a paste that is about something else there is nothing to say
+        gaps = [_gap("neither PCI functions nor accelerators are known")] if node.probed else []
+        return Detected(None, "", tuple(gaps))
+    gaps = []
     functions = (node.pci or {}).values()
     by_model: Counter[str] = Counter()
     for model, count in sorted(

@@ -57,7 +57,7 @@ _BDF = re.compile(
     r"(?<![0-9a-f:.])((?:[0-9a-f]{4,8}:)?)([0-9a-f]{2})(:[01][0-9a-f]\.[0-7])(?![0-9a-f.])",
     re.IGNORECASE,
 )
-_WORD = re.compile(r'(")([0-9a-f]{2})(:00")')  # of expected.json
+_WORD = re.compile(r'("(?:0000:)?)([0-9a-f]{2})(:00")')  # of expected.json
 _XID = re.compile(r"(PCI:[0-9a-f]{4}:)([0-9a-f]{2})(:[0-9a-f]{2}\))", re.IGNORECASE)
 _BUS = re.compile(r"((?:secondary|subordinate|primary)=)([0-9a-f]{2})\b")
 

@@ -65,6 +65,16 @@ class FabricFailure:
 
 
 @dataclass(frozen=True)
+class FabricTest:
+    """A ping-pong over libfabric: how many sizes got through, and the best in MB/s."""
+
+    IDENTITY: ClassVar = ()
+
+    sizes: int
+    best: float
+
+
+@dataclass(frozen=True)
 class NetworkPlugin:
     """A folder that holds the library's network plugin."""
 

@@ -36,6 +36,16 @@ class DriverLoaded:
 
 
 @dataclass(frozen=True)
+class FabricManagerMismatch:
+    """The manager of the switch fabric was made for another version of the driver."""
+
+    IDENTITY: ClassVar = (("manager", "driver"),)
+
+    manager: str
+    driver: str
+
+
+@dataclass(frozen=True)
 class ContainerSdk:
     """The SDK that an image's own start-up lines name."""
 

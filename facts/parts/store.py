@@ -73,7 +73,7 @@ class Facts:
         """The first fact of a kind whose fields have these values."""
         for fact in self.each(kind):
             if all(getattr(fact, name) == value for name, value in values.items()):
-                return fact  # type: ignore[no-any-return]
+                return fact
         return None
 
     def __bool__(self) -> bool:

@@ -155,7 +155,8 @@ READERS = (
         read_collective,
         # With arguments it is known by its shape: such outputs hold logs of the library, too.
         command=r"all_reduce_perf$",
-        shape=r"^[^\n]{0,120}?\bsize[ \t]{1,16}(?:count[ \t]{1,8}type[ \t]|time\(us\)[ \t]{1,16}algbw)"
+        shape=r"^[^\n]{0,120}?\bsize[ \t]{1,16}"
+        r"(?:count[ \t]{1,8}type[ \t]|time\(us\)[ \t]{1,16}algbw)"
         r"|^[^\n]{0,60}?# {0,2}(?:Out of bounds values|Avg bus bandwidth)[ \t]{0,8}:"
         r"|^[^\n]{0,60}?#[ \t]{1,8}Rank[ \t]{1,8}\d+ (?:Group[ \t]+\d+ )?Pid[ \t]"
         r"|^[^\s:]{1,80}: Test \w+ failure ",

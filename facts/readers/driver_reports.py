@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rackready.facts.parts.smi import ContainerSdk, DriverLoaded, ToolReport, Upgrade
+from rackready.facts.parts.smi import (
+    ContainerSdk,
+    DriverLoaded,
+    FabricManagerMismatch,
+    ToolReport,
+    Upgrade,
+)
 from rackready.facts.readers.reader import Output, reader
 
 _NVRM = re.compile(r"NVRM version: .{1,80}?  ?(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\s")
+_FABRIC_MANAGER = re.compile(
+    r"driver interface version (\d[\d.]*\d) don't match with driver version (\d[\d.]*\d)"
+)
 _BANNER = re.compile(r"(?:PPU )?SDK Version *: *v?(\d+(?:\.\d+){1,3}[\w-]*)")
 _DRIVER = re.compile(r"Driver Version +: (\S+)")
 _UPGRADED = re.compile(r"([a-z0-9][\w.+-]{1,80})(?::\w+)? \((\S+), (\S+?)\)")
@@ -16,10 +25,19 @@ _UPGRADED = re.compile(r"([a-z0-9][\w.+-]{1,80})(?::\w+)? \((\S+), (\S+?)\)")
 
 def read_nvrm(output: Output) -> Iterator[DriverLoaded]:
     """``/proc/driver/nvidia/version``."""
+    if not output.text.strip() or "No such file" in output.text:
+        return
     if match := _NVRM.search(output.text + "\n"):
         yield DriverLoaded("nvidia", match[1])
     else:
         output.note("the driver's version file could not be understood")
+
+
+def read_fabric_manager(output: Output) -> Iterator[FabricManagerMismatch]:
+    """``journalctl -u nvidia-fabricmanager``: it refuses a driver of another version."""
+    for line in output.lines():
+        if match := _FABRIC_MANAGER.search(line):
+            yield FabricManagerMismatch(match[1], match[2])
 
 
 def read_banner(output: Output) -> Iterator[object]:
@@ -43,6 +61,12 @@ def read_apt_history(output: Output) -> Iterator[Upgrade]:
 
 
 READERS = (
+    reader(
+        "journalctl -u nvidia-fabricmanager",
+        read_fabric_manager,
+        command=r"journalctl\b[^\n]{0,80}fabricmanager|cat\s+\S*fabricmanager\S*\.log",
+        shape=r"\bnv-fabricmanager\[\d+\]: |\bnvidia-fabricmanager\S*\[\d+\]: ",
+    ),
     reader("cat /proc/driver/nvidia/version", read_nvrm, shape=r"^NVRM version: "),
     reader(
         "cat /var/log/apt/history.log",

@@ -14,7 +14,9 @@ _TYPE_FILE = re.compile(r"/sys/kernel/iommu_groups/(\d{1,6})/type")
 _TYPE_LINE = re.compile(rf"\S{{0,60}}?iommu_groups/(\d{{1,6}})/type:\s*{_KIND}$")
 _NUMBERED = re.compile(rf"(?:group )?(\d{{1,6}}):? {_KIND}$", re.IGNORECASE)
 _BARE = re.compile(rf"{_KIND}$")
-_MEMBER = re.compile(r"iommu_groups/(\d{1,6})/devices/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
+_MEMBER = re.compile(
+    r"iommu_groups/(\d{1,6})/devices/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+)
 _LINKED = re.compile(
     r"/sys/bus/pci/devices/([0-9a-f:.]{12,16})/iommu_group\b.{0,40}?iommu_groups/(\d{1,6})$"
 )
@@ -66,9 +68,7 @@ def read_link(output: Output) -> Iterator[IommuGroup]:
 
 def read_units(output: Output) -> Iterator[IommuUnits]:
     """``ls /sys/class/iommu``: an empty folder, or none, means that there is no IOMMU in use."""
-    names = tuple(
-        word for line in output.lines() for word in line.split() if _UNIT.fullmatch(word)
-    )
+    names = tuple(word for line in output.lines() for word in line.split() if _UNIT.fullmatch(word))
     if names or not output.text.strip() or "No such file" in output.text:
         yield IommuUnits(names)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rackready.facts.parts.collective_log import (
     FabricDomain,
     FabricFailure,
+    FabricTest,
     LibraryPath,
     NetworkPlugin,
 )
@@ -57,7 +58,20 @@ def read_library_path(output: Output) -> Iterator[LibraryPath]:
     yield LibraryPath(tuple(part for part in output.text.strip().split(":") if part))
 
 
+_PINGPONG = re.compile(r"(\d{1,9}k?m?)\s+\d+k?m?\s+=?\d+\S*\s+\S+\s+([\d.]+)s\s+([\d.]+)\s")
+
+
+def read_pingpong(output: Output) -> Iterator[FabricTest]:
+    """``fi_pingpong``: a row for each size."""
+    rows = [match for line in output.lines() if (match := _PINGPONG.match(line))]
+    if rows:
+        yield FabricTest(len(rows), max(float(match[3]) for match in rows))
+
+
 READERS = (
+    reader(
+        "fi_pingpong -p efa", read_pingpong, command=r"fi_pingpong\b", shape=r"^bytes +#sent +#ack "
+    ),
     reader(
         "fi_info -p efa",
         read_fi_info,

@@ -72,7 +72,8 @@ def read_files(output: Output) -> Iterator[LinkFiles | ErrorCounters]:
     counters: dict[tuple[str, str], dict[str, int]] = {}
     for line in output.lines():
         named = _FILE.match(line)
-        bdf, file = (named or asked or ("", "", ""))[1:3] if (named or asked) else ("", "")
+        place = named or asked
+        bdf, file = place.group(1, 2) if place else ("", "")
         text = line[named.end() :].lstrip(":") if named else line
         if file.startswith("aer_dev_"):
             if count := _COUNT.match(text.strip()):
@@ -102,7 +103,7 @@ def read_cmdline(output: Output) -> Iterator[System]:
 
 READERS = (
     reader(
-        "readlink -f /sys/bus/pci/devices",
+        "readlink -f /sys/bus/pci/devices/0000:01:00.0",
         read_links,
         command=rf"(?:readlink|realpath)\s+(?:-\S+\s+)*{_DEVICES}\S"
         rf"|ls\s+-\S*l\S*\s+(?:-\S+\s+)*/sys/bus/pci/devices/[0-9*]"

@@ -21,9 +21,15 @@ _REGISTER = re.compile(
     r"(?:0x)?([A-Za-z0-9_]{1,20})(?:@\d{1,2})?(?:\+(?:0x)?([0-9a-fA-F]{1,3}))?"
     r"(?:\.([bwlBWL]))?(=\S*)?$"
 )
-_CAPABILITIES = {"CAP10": "CAP_EXP", "ECAPD": "ECAP_ACS", "ECAP0D": "ECAP_ACS", "ECAP000D": "ECAP_ACS"}
+_CAPABILITIES = {
+    "CAP10": "CAP_EXP",
+    "ECAPD": "ECAP_ACS",
+    "ECAP0D": "ECAP_ACS",
+    "ECAP000D": "ECAP_ACS",
+}
 _NO_CAPABILITY = re.compile(
-    r"setpci: (?:(\S{7,16}): )?(?:Instance #\d+ of )?(?:Extended )?[Cc]apability ([0-9a-f]{4}) not found"
+    r"setpci: (?:(\S{7,16}): )?(?:Instance #\d+ of )?(?:Extended )?"
+    r"[Cc]apability ([0-9a-f]{4}) not found"
 )
 _CANNOT_OPEN = re.compile(
     r"(?:pcilib|setpci): Cannot open \S{0,200}?/([0-9a-f]{4,8}:[0-9a-f:.]{7})/config"
@@ -72,7 +78,7 @@ def call_of(words: Iterable[str]) -> Call:
 
 
 def read_setpci(output: Output) -> Iterator[RegisterRead | RegisterWrite | AccessTrouble]:
-    """What setpci printed: values in the order of functions and registers, or why there are none."""
+    """Values in the order of functions and registers, or why there are none."""
     call = call_of(output.command.split()[1:])
     values: list[int] = []
     verbose: list[RegisterRead] = []
@@ -84,9 +90,7 @@ def read_setpci(output: Output) -> Iterator[RegisterRead | RegisterWrite | Acces
             # of a write, the value behind the arrows is what was asked for, not what is there
             if match[3] and len(call.reads) == 1:
                 offset = int(match[2], 16)
-                verbose.append(
-                    RegisterRead(address, call.reads[0], (int(match[3], 16),), offset)
-                )
+                verbose.append(RegisterRead(address, call.reads[0], (int(match[3], 16),), offset))
         elif _VALUE.match(line):
             values.append(int(line, 16))
     yield from verbose
@@ -128,9 +132,7 @@ def read_script(output: Output) -> Iterator[RegisterWrite]:
                 yield RegisterWrite(call.selector, register, path)
 
 
-def with_registers(
-    functions: tuple[PciFunction, ...], facts: Facts
-) -> tuple[PciFunction, ...]:
+def with_registers(functions: tuple[PciFunction, ...], facts: Facts) -> tuple[PciFunction, ...]:
     """
     Functions with what setpci read of them; a function that only setpci saw is one, too.
 

@@ -40,6 +40,8 @@ def _tool(output: Output) -> str:
 
 def read_table(output: Output) -> Iterator[object]:
     """The default table: two or three rows a device, cells between bars."""
+    if not output.text.strip():
+        return
     tool, found, readings = _tool(output), list[Accelerator](), list[Reading]()
     if failure := _FAILURE.search(output.text):
         library = _LIBRARY.search(output.text)
@@ -184,7 +186,8 @@ def read_tree(text: str) -> tuple[dict[str, str], dict[str, dict[tuple[str, ...]
         while stack and stack[-1][0] >= indent:
             stack.pop()
         if match:
-            current[(*(name for _, name in stack), match[1])] = match[2]
+            path = (*(name for _, name in stack), match[1])
+            current[path] = match[2]
         elif len(stack) < 8:
             stack.append((indent, stripped))
     return top, devices
@@ -288,7 +291,8 @@ READERS = (
         "nvidia-smi -q",
         read_query,
         command=r"(?:nvidia|ppu)-smi\s+(?:.*\s)?-q\b",
-        shape=r"^=+(?:NV|PPU)SMI LOG=+$|^    Fabric$|^    Remapped Rows$|^    ECC Errors$|^    Xid Errors$",
+        shape=r"^=+(?:NV|PPU)SMI LOG=+$"
+        r"|^    (?:Fabric|Remapped Rows|ECC Errors|Xid Errors)$",
     ),
     reader(
         "nvidia-smi pmon -c 1",
@@ -300,6 +304,7 @@ READERS = (
         "nvidia-smi",
         read_table,
         command=r"(?:nvidia|ppu)-smi$",
-        shape=r"^\| ?(?:NVIDIA|PPU)-SMI |^\| MIG devices: |^Failed to initialize NVML|^NVIDIA-SMI has failed",
+        shape=r"^\| ?(?:NVIDIA|PPU)-SMI |^\| MIG devices: |^Failed to initialize NVML"
+        r"|^NVIDIA-SMI has failed",
     ),
 )

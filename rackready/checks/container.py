@@ -158,7 +158,9 @@ def network(rack: Rack) -> Cases:
                 yield case("bridge", item.name, observed=item.network, **_at(host))
 
 
-@rack_check("container.memlock", each_node=True, ok=Verdict.OK, small=Verdict.FAIL, default=Verdict.WARN)
+@rack_check(
+    "container.memlock", each_node=True, ok=Verdict.OK, small=Verdict.FAIL, default=Verdict.WARN
+)
 def memlock(rack: Rack) -> Cases:
     for host, facts, _ in _places(rack):
         for item in facts.each(Container):

@@ -17,6 +17,7 @@ from rackready.facts.parts.smi import (
     ContainerSdk,
     DeviceLink,
     DriverLoaded,
+    FabricManagerMismatch,
     Health,
     ToolReport,
     Upgrade,
@@ -93,9 +94,7 @@ def driver(view: View) -> Cases:
         elif running and file and file.version and not _same(running, file.version):
             initramfs = any(f"/{module}.ko" in f.path for f in facts.each(InitramfsFile))
             where = "an old module is in the initramfs" if initramfs else "it was not loaded anew"
-            yield case(
-                "old-module", module, observed=running, expected=file.version, where=where
-            )
+            yield case("old-module", module, observed=running, expected=file.version, where=where)
         elif failure and not taken:
             named = "No devices" in failure
             yield case("no-device" if named else "no-driver", module, tool=tool, observed=failure)
@@ -257,9 +256,22 @@ def _history(item: DeviceLink) -> str:
     return f" ({', '.join(told)})" if told else ""
 
 
-@check("gpu.fabric", ok=Verdict.OK, in_progress=Verdict.WARN, wrong=Verdict.FAIL)
+@check(
+    "gpu.fabric",
+    ok=Verdict.OK,
+    in_progress=Verdict.WARN,
+    wrong=Verdict.FAIL,
+    manager_mismatch=Verdict.FAIL,
+)
 def fabric(view: View) -> Cases:
     """Registration with the fabric of switches; devices that have none say N/A."""
+    for mismatch in view.node.facts.each(FabricManagerMismatch):
+        yield case(
+            "manager-mismatch",
+            "fabric manager",
+            observed=mismatch.manager,
+            expected=mismatch.driver,
+        )
     for item in view.node.facts.each(Health):
         state = item.fabric_state
         if state in (None, "N/A", "Not Supported"):

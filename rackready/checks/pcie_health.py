@@ -214,7 +214,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 def _set(word: int | None, places: Mapping[str, int]) -> list[str]:
     """Names of the bits that are set, the harmless ones left out."""
-    names = {place: name for name, place in reversed(places.items())}
+    names = {place: name for name, place in reversed(tuple(places.items()))}
     return [
         name for place, name in names.items() if (word or 0) >> place & 1 and name not in _HARMLESS
     ]

@@ -32,8 +32,8 @@ def _ports(view: View) -> Iterator[PciFunction]:
     """
     Switch ports whose ACS control is known.
 
-    Of a whole node these are the ports above compute NICs and accelerators. Root ports do not count:
-    what is redirected there has left the switch already.
+    Of a whole node these are the ports above compute NICs and accelerators. Root ports do not
+    count: what is redirected there has left the switch already.
     """
     functions = view.node.pci or {}
     above = set[str]()
@@ -102,10 +102,12 @@ def _wrong_offsets(view: View, redirecting: list[PciFunction]) -> Cases:
     if not known:
         return
     told = set[str]()
-    for fact in (
-        *view.node.facts.each(RegisterWrite),
-        *view.node.facts.each(RegisterRead),
-    ):
+    facts = view.node.facts
+    accesses: tuple[RegisterWrite | RegisterRead, ...] = (
+        *facts.each(RegisterWrite),
+        *facts.each(RegisterRead),
+    )
+    for fact in accesses:
         register = fact.register
         # capabilities begin at multiples of four, and the control word six bytes further
         if not _PLAIN.fullmatch(register) or register[0] == "0" or int(register, 16) % 4 != 2:
@@ -114,9 +116,7 @@ def _wrong_offsets(view: View, redirecting: list[PciFunction]) -> Cases:
             told.add(register)
             right, bdf = next(iter(known.items()))
             script = getattr(fact, "script", "") or "this setpci"
-            yield case(
-                "wrong-offset", f"{register}.w", right=f"{right}.w", port=bdf, script=script
-            )
+            yield case("wrong-offset", f"{register}.w", right=f"{right}.w", port=bdf, script=script)
 
 
 _DOMAIN = re.compile(r"iommu: Default domain type: (\w+)")

@@ -56,7 +56,6 @@ def stray_entries(gids: tuple[Gid, ...], below: int) -> list[Gid]:
     wrong_index=Verdict.FAIL,
     other_index=Verdict.WARN,
     wrong_profile=Verdict.FAIL,
-    other_profile=Verdict.WARN,
     drifted=Verdict.FAIL,
     other_drifted=Verdict.WARN,
     another_first=Verdict.WARN,
@@ -138,7 +137,7 @@ def _placed(
             )
         return case("ok", nic.name, **values)
     stray_gids = stray_entries(gids, gid.index)
-    profile = _profile_of(view, nic, address) if stray_gids else None
+    profile = _profile_of(view, nic, address) if stray_gids and wish.site else None
     name = _DISPLACED["profile" if profile else "stray" if stray_gids else "drift", wish.site]
     prefix = next((a for a in nic.addresses or () if a.startswith(f"{address}/")), None)
     return case(
@@ -186,7 +185,6 @@ def _flap(view: View, nic: NicPort) -> str:
 # By what stands before it, and by who wants another index: the site, or a profile.
 _DISPLACED = {
     ("profile", True): "wrong-profile",
-    ("profile", False): "other-profile",
     ("stray", True): "wrong-index",
     ("stray", False): "other-index",
     ("drift", True): "drifted",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 
 from rackready.diagnose import Diagnosis
 from rackready.finding import Finding, Verdict, worst
-from rackready.report.table import printable
+from rackready.report.table import grouped, printable
 
 _COLOURS = {Verdict.FAIL: "red", Verdict.ERROR: "red", Verdict.WARN: "yellow"}
 _PARTS = (("why", "cause"), ("fix", "fix"), ("for good", "persistent_fix"))
@@ -34,20 +34,31 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     for host, findings in groups.items():
         if named:
             _print(console, host or "all hosts", "bold")
-        for finding in findings:
-            if finding.verdict.severity < Verdict.WARN.severity:
-                continue
-            state = "waived" if finding.waived else finding.verdict.value
-            style = "" if finding.waived else _COLOURS[finding.verdict]
-            _print(console, f"{state}: {finding.check} {finding.subject}: {finding.message}", style)
-            if finding.waived:
-                _print(console, f"  because: {finding.waived}")
-                continue
-            for label, part in _PARTS:
-                if text := getattr(finding, part):
-                    _print(console, f"  {label}: {text}")
+        for alike in grouped(findings):
+            _print_alike(alike, console)
         _print(console, _rest(findings))
     _print(console, worst(diagnosis.findings).value)
+
+
+def _print_alike(findings: Sequence[Finding], console: Console) -> None:
+    """Findings of one kind: what they have in common is said once."""
+    first = findings[0]
+    state = "waived" if first.waived else first.verdict.value
+    style = "" if first.waived else _COLOURS[first.verdict]
+    if len({finding.message for finding in findings}) == 1:
+        subjects = ", ".join(finding.subject for finding in findings)
+        _print(console, f"{state}: {first.check} {subjects}: {first.message}", style)
+    else:
+        _print(console, f"{state}: {first.check}", style)
+        for finding in findings:
+            _print(console, f"  {finding.subject}: {finding.message}", style)
+    if first.waived:
+        _print(console, f"  because: {first.waived}")
+        return
+    for label, part in _PARTS:
+        for text in dict.fromkeys(getattr(finding, part) for finding in findings):
+            if text:
+                _print(console, f"  {label}: {text}")
 
 
 def _rest(findings: Iterable[Finding]) -> str:

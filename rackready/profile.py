@@ -406,7 +406,9 @@ def detect(node: Node, profiles: Iterable[Profile]) -> Detected:
     by_vendor = Counter(
         p.name for p in profiles if p.generic for f in functions if p.is_accelerator(f)
     )
-    by_software = Counter(p.name for p in profiles if p.generic and p.vendor == node.stack.vendor)
+    # A whole capture without such a device is no node of this vendor, whatever is installed.
+    software = None if node.probed else node.stack.vendor
+    by_software = Counter(p.name for p in profiles if p.generic and p.vendor == software)
     found_by = {"model": by_model, "device": by_device, "vendor": by_vendor}
     for by, votes in {**found_by, "software": by_software}.items():
         if not votes:

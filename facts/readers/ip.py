@@ -43,6 +43,8 @@ _FILE = re.compile(rf"/sys/class/net/({_NAME})/(mtu|operstate|speed|address|carr
 
 def read_ip(output: Output) -> Iterator[NetDevice]:
     """``ip addr`` and ``ip link``, also with ``-o``, ``-d`` and ``-br``; ``ip -o addr``."""
+    if output.command == "ip -o addr show" and not output.line:
+        return  # the probe's own: read together with its listing of all interfaces
     device: NetDevice | None = None
     addresses: dict[str, list[str]] = {}
     for line in output.lines():

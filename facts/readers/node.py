@@ -31,6 +31,9 @@ from rackready.facts.readers.registry import by_command, by_line
 
 T = TypeVar("T")
 
+ABSENT = "absent"
+"""Why there is no output of a tool that a node does not have: no gap, other vendors have others."""
+
 DISAGREEMENT = "outputs that disagree"
 """What the gaps are filed under that tell of two outputs which do not agree."""
 
@@ -155,7 +158,9 @@ def read_node(
     """
     evidence = tuple(evidence)
     outputs = Outputs(evidence)
-    notes = Notes([*gaps, *(Gap(item.command, item.lost) for item in evidence if item.lost)])
+    notes = Notes(
+        [*gaps, *(Gap(e.command, e.lost) for e in evidence if e.lost and e.lost != ABSENT)]
+    )
     modules = outputs.answer("cat /proc/modules")
     log = outputs.answer("dmesg | ")
     journal = outputs.ran(JOURNAL)

@@ -15,8 +15,8 @@ from rackready.facts.readers.sysfs import bdf, number
 _HEADER = re.compile(r"\| ?(NVIDIA|PPU)-SMI (\S+) +Driver Version: (\S+)")
 _LIBRARY = re.compile(r"NVML library version: (\S+)")
 _FAILURE = re.compile(
-    r"(Failed to initialize \w+: .*|\S+ has failed because .*|No devices were found.*"
-    r"|Unable to determine the device handle.*)$",
+    r"^(Failed to initialize \w+: .*|(?:NVIDIA|PPU)-SMI has failed because .*"
+    r"|No devices were found.*|Unable to determine the device handle.*)$",
     re.MULTILINE,
 )
 _MEMORY = re.compile(r"(\d{1,8})MiB / +(\d{1,8})MiB")

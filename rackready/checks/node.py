@@ -19,7 +19,7 @@ from rackready.wiring import Role, card
     disagree=Verdict.WARN,
 )
 def probe(view: View) -> Cases:
-    gaps = [gap for gap in view.node.gaps if gap.reason != "absent"]
+    gaps = view.node.gaps
     for gap in gaps:
         subject = gap.command or "capture"
         if gap.command == DISAGREEMENT:

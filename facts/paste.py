@@ -50,6 +50,8 @@ _PROGRAMS = frozenset(_WORDS.split())
 _SENTENCES = "set find time test host file type for if while free last sort head top touch w route"
 _AMBIGUOUS = frozenset(_SENTENCES.split())
 _SHELL = re.compile(r"[/$|;]| -\w")
+# These print what others say: the log of a job, a tool on another host or in a container.
+_STARTERS = {"mpirun", "mpiexec", "prterun", "srun", "torchrun", "ssh", "docker", "kubectl"}
 _COMMENTED = re.compile(r"[A-Z][\w-]*\b")  # "# Host x found", "# Using devices": not in lower case
 
 
@@ -87,11 +89,14 @@ def _evidence(line: str, text: str, status: int | None, host: str) -> Iterator[E
         yield Evidence(host, line, text, 0 if status is None else status, line=line)
         return
     for simple, part in shared_out(line, text):
-        if by_command(simple.command):
+        known = by_command(simple.command)
+        if known:
             yield _of(host, simple, part, status, line)
-        else:
-            # cat lspci.txt, or a script of one's own that prints what a tool does
+        if known is None or simple.program in _STARTERS:
+            # cat lspci.txt, a script of one's own, or the log of what was started
             for reader in by_shape(_ends(part)):
+                if reader is known:
+                    continue
                 yield Evidence(host, reader.name, part, 0 if status is None else status, line=line)
 
 

@@ -187,7 +187,9 @@ def _line(entry: _Entry, line: str) -> None:
         _capability(entry, capability[2])
         return
     key, colon, rest = line.partition(":")
-    if colon and key in _PLAIN:
+    if line.startswith("MaxPayload ") and "MaxReadReq " in line:
+        _device_control(entry, line)  # its first line may be left out by a grep
+    elif colon and key in _PLAIN:
         entry.key = ""
         _PLAIN[key](entry, rest.strip(), line)
     elif colon and key in _REGISTERS:

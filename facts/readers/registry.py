@@ -19,6 +19,7 @@ from rackready.facts.readers import (
     host,
     iommu,
     ip,
+    launch,
     libfabric,
     limits,
     listing,
@@ -28,6 +29,7 @@ from rackready.facts.readers import (
     mlxconfig,
     module_files,
     modules,
+    mpi_log,
     mxvs,
     networkd,
     nvidia_query,
@@ -49,6 +51,8 @@ from rackready.facts.readers.reader import Reader
 
 READERS: tuple[Reader, ...] = (
     *host.READERS,
+    *launch.READERS,
+    *mpi_log.READERS,
     *libfabric.READERS,
     *collective_log.READERS,
     *roce_files.READERS,

@@ -122,7 +122,8 @@ def _trouble(line: str, selector: str) -> AccessTrouble | None:
 
 def read_script(output: Output) -> Iterator[RegisterWrite]:
     """Writes of setpci in a script that was shown."""
-    path = next(iter(output.arguments()), "a script")
+    shown = output.line.split()[1:]
+    path = next((word for word in shown if not word.startswith("-")), "a script")
     for line in output.lines():
         if line.startswith("#"):
             continue
@@ -193,9 +194,9 @@ READERS = (
         shape=r"^setpci: |^pcilib: (?:Cannot open |sysfs_write)",
     ),
     reader(
-        "cat acs.sh",
+        "script with setpci",
         read_script,
-        command=r"(?:cat|head|tail|grep)\s+(?:-\S+\s+)*\S+\.(?:sh|service|rules)\b",
-        shape=r"^[^\n]{0,200}\|[^\n]{0,100}setpci -s|^ExecStart=[^\n]{0,60}setpci ",
+        shape=r"^[^\n]{0,200}\|[^\n]{0,100}setpci -s|^ExecStart=[^\n]{0,60}setpci "
+        r"|^[^#$\n]{0,80}\bsetpci (?:-\S+ ){1,4}\S+ \S+=",
     ),
 )

@@ -1,0 +1,265 @@
+"""Launches of Open MPI: interfaces that it may use, daemons that it finds, rank files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network, ip_interface, ip_network
+from typing import Any
+
+from rackready.check import Cases, Rack, View, case, rack_check
+from rackready.facts.parts.host import Environment
+from rackready.facts.parts.launch import (
+    CpuList,
+    LaunchCommand,
+    LaunchFailure,
+    McaFile,
+    ProgramPath,
+    RankFile,
+)
+from rackready.finding import Verdict
+
+_FRAMEWORKS = ("btl_tcp", "oob_tcp")
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    value: str
+    source: str  # "on the command line", "environment OMPI_MCA_btl_tcp_if_include"
+    host: str
+
+
+def _launches(rack: Rack) -> list[LaunchCommand]:
+    return [launch for _, facts in rack.sources() for launch in facts.each(LaunchCommand)]
+
+
+def _parameters(rack: Rack, name: str) -> Iterator[_Parameter]:
+    """All places that set an MCA parameter."""
+    for host, facts in rack.sources():
+        for launch in facts.each(LaunchCommand):
+            if name in launch.mca:
+                yield _Parameter(launch.mca[name], f"command line, --mca {name}", host)
+            variable = f"OMPI_MCA_{name}"
+            if variable in launch.exports:
+                yield _Parameter(launch.exports[variable], f"command line, -x {variable}", host)
+        for environment in facts.each(Environment):
+            variable = f"OMPI_MCA_{name}"
+            if variable in environment.values:
+                where = f"environment {variable}"
+                yield _Parameter(environment.values[variable], where, host)
+        for file in facts.each(McaFile):
+            if name in file.values:
+                yield _Parameter(file.values[name], f"{file.path}, {name}", host)
+
+
+@rack_check(
+    "mpi.interfaces",
+    ok=Verdict.OK,
+    both=Verdict.FAIL,
+    shared=Verdict.FAIL,
+    too_wide=Verdict.FAIL,
+    absent=Verdict.FAIL,
+    no_address=Verdict.FAIL,
+)
+def interfaces(rack: Rack) -> Cases:
+    contradictory = False
+    for framework in _FRAMEWORKS:
+        include = next(_parameters(rack, f"{framework}_if_include"), None)
+        exclude = next(_parameters(rack, f"{framework}_if_exclude"), None)
+        if include and exclude:
+            contradictory = True
+            yield case(
+                "both",
+                framework,
+                include=f"{include.value} ({include.source})",
+                exclude=f"{exclude.value} ({exclude.source})",
+            )
+        elif include:
+            yield from _included(rack, f"{framework}_if_include", include)
+    said = [f for _, facts in rack.sources() for f in facts.each(LaunchFailure) if f.kind == "both"]
+    if said and not contradictory:
+        yield case("both", "btl_tcp", include=said[0].values[0], exclude=said[0].values[1])
+    yield from _shared(rack)
+
+
+def _networks(view: View) -> Iterator[tuple[str, Any]]:
+    """Interfaces and their addresses with prefix, loopback left out."""
+    for item in view.node.net or ():
+        for address in item.addresses or ():
+            try:
+                interface = ip_interface(address)
+            except ValueError:
+                continue
+            if not interface.is_loopback and not interface.is_link_local:
+                yield item.name, interface
+
+
+def _is_whole(view: View) -> bool:
+    """A list of interfaces that shows loopback as well was not cut."""
+    return any(item.name == "lo" for item in view.node.net or ())
+
+
+def _included(rack: Rack, name: str, parameter: _Parameter) -> Cases:
+    right = _common_network(rack)
+    fix = f"--mca {name} {right}" if right else f"--mca {name} with the subnet of the hosts"
+    for item in filter(None, (part.strip() for part in parameter.value.split(","))):
+        if "/" not in item:
+            missing = [
+                view.node.name
+                for view in rack.views
+                if view.node.net
+                and (_is_whole(view) or len(rack.views) > 1)
+                and item not in {interface.name for interface in view.node.net}
+            ]
+            for host in missing:
+                yield case("absent", item, host=host, parameter=name, right=fix)
+            if not missing and any(view.node.net for view in rack.views):
+                yield case("ok", item, parameter=name, source=parameter.source)
+            continue
+        try:
+            network = ip_network(item, strict=False)
+        except ValueError:
+            continue
+        wide: dict[str, None] = {}
+        known = fine = False
+        for view in rack.views:
+            if not view.node.net:
+                continue
+            known = True
+            taken = [each for each, address in _networks(view) if address.ip in network]
+            wide.update(dict.fromkeys(taken if len(taken) > 1 else ()))
+            fine = fine or len(taken) == 1
+            if not taken and _is_whole(view):
+                yield case("no-address", item, host=view.node.name, parameter=name, right=fix)
+        if wide:
+            bits = "" if str(network) == item else f"; as a network it is {network}"
+            yield case(
+                "too-wide", item, parameter=name, taken=", ".join(wide), bits=bits, right=fix
+            )
+        elif known and fine:
+            yield case("ok", item, parameter=name, source=parameter.source)
+
+
+def _common_network(rack: Rack) -> IPv4Network | None:
+    """The network that holds the addresses of the launch's hosts, or that all hosts share."""
+    asked = {host for launch in _launches(rack) for host in launch.hosts}
+    shared: set[Any] | None = None
+    for view in rack.views:
+        own = list(_networks(view))
+        for _, address in own:
+            if str(address.ip) in asked:
+                return address.network  # type: ignore[no-any-return]
+        addresses = {address.network for _, address in own if address.version == 4}
+        shared = addresses if shared is None else shared & addresses
+    return min(shared) if shared else None
+
+
+def _shared(rack: Rack) -> Cases:
+    """Bridges with the same address on several hosts: a peer's address is then one's own."""
+    if not _launches(rack) and not any(
+        f.kind == "connect" for _, facts in rack.sources() for f in facts.each(LaunchFailure)
+    ):
+        return
+    if any(any(_parameters(rack, f"{name}_if_include")) for name in ("btl_tcp",)):
+        return
+    excluded = ",".join(item.value for item in _parameters(rack, "btl_tcp_if_exclude")).split(",")
+    seen: dict[str, list[tuple[str, str, str]]] = {}
+    for view in rack.views:
+        for name, address in _networks(view):
+            if name not in excluded and str(address.network) not in excluded:
+                network = str(address.network)
+                seen.setdefault(str(address.ip), []).append((view.node.name, name, network))
+    right = _common_network(rack)
+    for ip, places in seen.items():
+        if len({host for host, _, _ in places}) > 1:
+            names = ", ".join(dict.fromkeys(name for _, name, _ in places))
+            yield case(
+                "shared",
+                names,
+                address=ip,
+                hosts=" and ".join(host or "a host" for host, _, _ in places),
+                right=right or "the subnet of the hosts",
+            )
+
+
+@rack_check("mpi.launch", ok=Verdict.OK, daemon_not_found=Verdict.FAIL, slots=Verdict.FAIL)
+def launch(rack: Rack) -> Cases:
+    """A shell that is not interactive finds other programs than a login does."""
+    paths = [item for _, facts in rack.sources() for item in facts.each(ProgramPath)]
+    prefix = next((run.implied_prefix for run in _launches(rack) if run.implied_prefix), None)
+    local = next((p.path for p in paths if not p.host and p.program == "mpirun" and p.path), "")
+    where = prefix or local.removesuffix("/bin/mpirun") or "PREFIX"
+    failures = [item for _, facts in rack.sources() for item in facts.each(LaunchFailure)]
+    for item in failures:
+        if item.kind == "daemon-not-found":
+            daemon = item.values[0]
+            hosts = [p.host for p in paths if p.host and p.program == daemon and not p.path]
+            yield case("daemon-not-found", ", ".join(hosts) or "a host", daemon=daemon, where=where)
+        elif item.kind == "slots":
+            yield case("slots", "slots", observed=item.values[0])
+    if not failures:
+        for path in paths:
+            if path.program in ("orted", "prted") and path.host:
+                name = "ok" if path.path else "daemon-not-found"
+                yield case(name, path.host, daemon=path.program, where=path.path or where)
+
+
+@rack_check(
+    "mpi.rankfile",
+    ok=Verdict.OK,
+    missing=Verdict.FAIL,
+    twice=Verdict.FAIL,
+    other_host=Verdict.FAIL,
+    no_such_cpu=Verdict.FAIL,
+)
+def rankfile(rack: Rack) -> Cases:
+    launches = [item for item in _launches(rack) if item.rankfile or item.ranks]
+    count = next((item.ranks for item in launches if item.ranks is not None), None)
+    named = {host for item in launches for host in item.hosts}
+    known = {
+        cpu
+        for _, facts in rack.sources()
+        for node in facts.each(CpuList)
+        for cpu in _cpus(node.cpus)
+    }
+    for _, facts in rack.sources():
+        for file in facts.each(RankFile):
+            ranks = [placement.rank for placement in file.placements]
+            last = file.placements[-1]
+            wrong = False
+            if count is not None:
+                for rank in [rank for rank in range(min(count, 100_000)) if rank not in ranks][:20]:
+                    wrong = True
+                    yield case(
+                        "missing",
+                        f"rank {rank}",
+                        observed=len(set(ranks)),
+                        expected=count,
+                        example=f"rank {rank}={last.host} slot={last.slots}",
+                    )
+            for rank in sorted({rank for rank in ranks if ranks.count(rank) > 1})[:20]:
+                wrong = True
+                yield case("twice", f"rank {rank}")
+            for host in dict.fromkeys(placement.host for placement in file.placements):
+                if named and host not in named and not host.startswith("+"):
+                    wrong = True
+                    yield case("other-host", host, expected=", ".join(sorted(named)))
+            if known:
+                for slots in dict.fromkeys(placement.slots for placement in file.placements):
+                    outside = [] if ":" in slots else sorted(_cpus(slots) - known)
+                    if outside:
+                        wrong = True
+                        yield case("no-such-cpu", slots, observed=outside[0], expected=max(known))
+            if not wrong:
+                yield case("ok", "rankfile", observed=len(ranks))
+
+
+def _cpus(text: str) -> set[int]:
+    """``0-3,8`` -> {0, 1, 2, 3, 8}."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last.isdecimal() or not last):
+            start, end = int(first), int(last or first)
+            found.update(range(start, min(end, start + 4096) + 1))
+    return found

@@ -168,7 +168,7 @@ READERS = (
     reader(
         "cat hostfile",
         read_hostfile,
-        command=r"cat\s+\S*(?:host|machine)s?[-_]?(?:file|list)?\S{0,12}$",
+        command=r"cat\s+(?!\S*known_hosts|/etc/hosts)\S*(?:host|machine)s?[-_]?(?:file|list)?\S{0,12}$",
         shape=r"^[A-Za-z0-9][\w.-]{0,200}\s+(?:max[-_])?slots\s*=\s*\d",
     ),
     reader(

@@ -44,7 +44,7 @@ def read_mpi_log(output: Output) -> Iterator[LaunchFailure]:
 
 READERS = (
     reader(
-        "mpirun log",
+        "log of mpirun",
         read_mpi_log,
         shape=r"Both TCP interface include and exclude lists"
         r"|\b(?:orted|prted): (?:command )?not found|^(?:ORTE|PRTE) was unable to reliably start"

@@ -171,7 +171,7 @@ def product(view: View) -> Cases:
     models = sorted({item.model for item in view.node.stack.accelerators or () if item.model})
     if len(models) > 1:
         yield case("mixed", "accelerators", observed=", ".join(models))
-    if view.profile is not None and view.wiring.accelerators:
+    if view.profile is not None and view.wiring.accelerators and view.node.probed:
         name = "generic" if view.profile.generic else "ok"
         yield case(
             name,

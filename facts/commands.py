@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 _MOST = 256  # simple commands of one line: loops may multiply
 _WRAPPERS = {"sudo", "time", "nohup", "command", "exec", "env", "doas"}
 _WRAPPER_VALUES = {"-u", "-g", "-C", "-h", "-p", "-n"}  # options of these that take a word
+_ENGINES = {"docker", "podman", "nerdctl", "crictl", "kubectl", "oc"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _JOINS = {";", "&&", "||", "&", "\n"}
-_FOR = re.compile(r"^for\s+(\w+)\s+in\s+([^;]*);\s*do\s+(.*?);?\s*done\b(.*)$", re.DOTALL)
+_FOR = re.compile(r"for\s+(\w+)\s+in\s+([^;]*);\s*do\s+")
+_DO = re.compile(r"\b(do|done)\b")
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ def simple_commands(line: str) -> tuple[Simple, ...]:
 def _commands(line: str, depth: int) -> Iterator[Simple]:
     loop = _FOR.match(line) if depth < 3 else None
     if loop:
-        name, words, body, rest = loop.groups()
+        name, words = loop.groups()
+        body, rest = _body(line[loop.end() :])
         for word in words.split()[:64]:
             value = word.strip("\"'")
             written = re.sub(rf"\$(?:{name}\b|\{{{name}\}})", lambda _, v=value: v, body)
@@ -71,6 +74,16 @@ def _commands(line: str, depth: int) -> Iterator[Simple]:
             words_.append(token)
 
 
+def _body(text: str) -> tuple[str, str]:
+    """What stands before the ``done`` of a loop, and what behind it."""
+    depth = 1
+    for word in _DO.finditer(text):
+        depth += 1 if word[1] == "do" else -1
+        if depth == 0:
+            return text[: word.start()].rstrip(" ;\t"), text[word.end() :]
+    return text, ""
+
+
 def _plain(words: Sequence[str]) -> str:
     """Words without wrappers, assignments and redirections, quoted only where that is needed."""
     kept: list[str] = []
@@ -89,7 +102,19 @@ def _plain(words: Sequence[str]) -> str:
         else:
             kept.append(word)
     # env alone is no wrapper but a command itself
-    return " ".join(_quoted(word) for word in kept or words)
+    return " ".join(_quoted(word) for word in _inside(kept) or words)
+
+
+def _inside(words: Sequence[str]) -> Sequence[str]:
+    """The command that ``docker exec NAME`` or ``kubectl exec NAME --`` runs in a container."""
+    if len(words) < 3 or words[0] not in _ENGINES or words[1] != "exec":
+        return words
+    if "--" in words:
+        return words[words.index("--") + 1 :]
+    at = 2
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in ("-e", "-u", "-w", "--env", "--user", "--workdir") else 1
+    return words[at + 1 :]
 
 
 def _quoted(word: str) -> str:

@@ -59,7 +59,7 @@ def _place(output: Output) -> tuple[str, str]:
     """Where an ``ulimit`` ran."""
     if _JOB.match(output.command):
         return "job", ""
-    if _CONTAINER.match(output.command):
+    if _CONTAINER.match(output.line or output.command):
         return "container", ""
     return "shell", ""
 
@@ -87,7 +87,7 @@ def read_process_limits(output: Output) -> Iterator[MemLock]:
     if match := _SERVICE.search(line):
         place, name = "service", next(filter(None, match.groups())).removesuffix(".service")
     elif _OWN.search(output.command):
-        place = "container" if _CONTAINER.match(output.command) else "shell"
+        place = "container" if _CONTAINER.match(line) else "shell"
     elif match := _PID.search(output.command):
         name = match[1] or match[2]
     for row in output.lines():

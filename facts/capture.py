@@ -19,6 +19,7 @@ from rackready.facts.model import Evidence, Gap
 
 VERSION = 1
 CUT = "cut"
+PARTS = ("settings", "probe")  # the files that the probe is made of
 
 # A node with 8 accelerators makes 300 KiB at most. What is much larger was made to fill our memory.
 LARGEST = 4 << 20  # bytes
@@ -72,7 +73,9 @@ class ProbeWishes:
 
 def probe_script(wishes: ProbeWishes, transport: bool = True) -> str:
     """The probe as a script to run by ``sh -s``: packed for SSH, or a plain capture."""
-    shebang, script = Path(__file__).with_name("probe.sh").read_text("ascii").split("\n", 1)
+    folder = Path(__file__).parent
+    settings, probe = (folder.joinpath(f"{name}.sh").read_text("ascii") for name in PARTS)
+    shebang, script = f"{settings}{probe}".split("\n", 1)
     values = {
         "TRANSPORT": "1" if transport else "",
         "TOOLS": "\n".join(wishes.tools),

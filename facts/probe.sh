@@ -1,6 +1,7 @@
 #!/bin/sh
 # Prints a capture of this node: what its files and tools say, framed as docs/captures.md tells.
 # Reads only, never fails, takes at most 30 seconds. For dash, busybox ash and bash, root or not.
+# What settings.sh adds comes before it: cat settings.sh probe.sh | sh
 #
 # RACKREADY_ROOT             the tree to read; empty on a real node
 # RACKREADY_TRANSPORT        1: print it packed, with length and checksum, to travel over SSH
@@ -18,7 +19,6 @@ NL='
 TAB=$(printf '\t')
 CAP=65536 # bytes of one tool's output, and of one managed file
 SCHEDULERS='slurmd|kubelet|k3s-agent|k3s-server|pbs_mom|sge_execd|sbatchd|condor_startd|nomad'
-LAUNCHERS="$SCHEDULERS|dockerd|containerd|crio|sshd" # a job inherits the limits of one of these
 
 # What rackready may have put on a node, as in rackready/change.py: all else may be a secret.
 NAME='[A-Za-z0-9_:@%+,=-][A-Za-z0-9_.:@%+,=-]*'
@@ -133,26 +133,6 @@ values() { # FOLDER GLOB...: lines NAME/ATTRIBUTE:VALUE
     section "cd $folder && grep -s '' $*" matches '' "$folder" "$@"
 }
 
-lines() { # PATTERN GLOB...: lines PATH:LINE
-    pattern=$1
-    shift
-    section "grep -sHE '$pattern' $*" globbed grep -sHE "$pattern" "$@"
-}
-
-globbed() { # WORD...: a command whose globs lie in the tree
-    IFS=
-    for word; do
-        shift
-        # shellcheck disable=SC2086 # a glob
-        set -- "$@" $word
-    done
-    exec "$@"
-}
-
-has() { (PATH=$own && command -v "$1" >/dev/null); } # PROGRAM: is it the node's own?
-
-also() { ! has "$1" || tool "$@"; } # WORD...: a tool that many nodes do without
-
 matches() { # PATTERN FOLDER GLOB...
     pattern=$1
     cd "$2" || return
@@ -165,14 +145,14 @@ matches() { # PATTERN FOLDER GLOB...
 # --- Domains ------------------------------------------------------------------------------------
 
 system() {
-    for name in hostname osrelease random/boot_id kptr_restrict; do
-        show cat "/proc/sys/kernel/$name"
-    done
-    for path in /etc/os-release /proc/cmdline /sys/kernel/security/lockdown; do
-        show cat "$path"
-    done
+    show cat /proc/sys/kernel/hostname
+    show cat /etc/os-release
+    show cat /proc/sys/kernel/osrelease
     show uname -m
+    show cat /proc/cmdline
+    show cat /proc/sys/kernel/random/boot_id
     section "grep -E '^(Uid|Gid|CapEff):' /proc/self/status" identity
+    show cat /sys/kernel/security/lockdown
     show date +%s
     values /sys/class/dmi/id sys_vendor product_name product_serial board_serial bios_version \
         bios_date
@@ -208,16 +188,6 @@ pci() {
     if [ -n "$dumps" ]; then printf '%s\n' "$dumps" | sed 's/^[0-9a-f*]/|&/'; fi
     count=$((count + $(printf '%s\n' "$dumps" | grep -c '^\$')))
     case $ended in late*) end "$ended" ;; esac
-    show ls /sys/class/iommu
-    lines . '/sys/kernel/iommu_groups/*/type'
-    set --
-    for path in "$R"/sys/bus/pci/devices/*; do
-        ! matters "$path" || set -- "$@" "/sys/kernel/iommu_groups/*/devices/${path##*/}"
-    done
-    [ $# = 0 ] || section "ls -d $*" globbed ls -d "$@"
-    # Counters that are not zero: reading them does not touch the device.
-    set -- /sys/bus/pci/devices/\*/aer_dev_
-    lines '[1-9][0-9]*$' "$1correctable" "$1nonfatal" "$1fatal"
 }
 
 pci_links() { cd "$R/sys/bus/pci/devices" && ls -ld -- */driver */physfn; }
@@ -294,58 +264,7 @@ net() {
     show ls -l /sys/class/net
     values /sys/class/net '*/address' '*/mtu' '*/operstate' '*/speed' '*/dev_port'
     tool ip -o addr show
-    tool ip rule
-    tool ip route
-    for nic in all $NICS; do
-        lines . "/proc/sys/net/ipv4/conf/$nic/arp_[ai]*" "/proc/sys/net/ipv4/conf/$nic/rp_filter"
-    done
 }
-
-nics() { # interfaces of RDMA devices, without virtual functions
-    for path in "$R"/sys/class/infiniband/*/device; do
-        [ -e "$path/physfn" ] || ls "$path/net"
-    done | sort -u | head -n 16
-}
-
-qos() {
-    group=net
-    lines . '/sys/class/net/*/ecn/roce_[nr]p/enable/*'
-    group=
-    lines . '/sys/kernel/config/rdma_cm/*/ports/*/default_roce_*'
-    also systemctl is-active lldpad
-    for nic in $NICS; do
-        if has mlnx_qos; then
-            tool mlnx_qos -i "$nic"
-        else
-            also dcb pfc show dev "$nic"
-            also dcb app show dev "$nic"
-        fi
-    done
-}
-
-limits() {
-    show grep 'Max locked memory' /proc/self/limits
-    for launcher in $(launchers); do
-        name=${launcher#*:} pid=${launcher%%:*}
-        section "grep 'Max locked memory' /proc/\$(pidof $name)/limits" \
-            grep 'Max locked memory' "/proc/$pid/limits"
-    done
-}
-
-launchers() { # PID:NAME of the oldest process of each
-    grep -xE "$LAUNCHERS" "$R"/proc/[0-9]*/comm /dev/null |
-        sed 's|^.*/\([0-9]*\)/comm:|\1:|' | sort -n | awk -F: '!seen[$2]++'
-}
-
-logins() { # what the SSH server looks at before it takes a key
-    home=${HOME:-/root}
-    [ -z "$R" ] || home=/root
-    section "stat -L -c '%a %n' $home $home/.ssh $home/.ssh/authorized_keys" \
-        stat -L -c '%a %n' "$home" "$home/.ssh" "$home/.ssh/authorized_keys"
-    ! has sshd || section "sshd -T | grep -E '^(strictmodes|pubkeyauthentication|usepam) '" sshd_options
-}
-
-sshd_options() { "$(command -v sshd)" -T | grep -E '^(strictmodes|pubkeyauthentication|usepam) '; }
 
 kernel() {
     show cat /proc/modules
@@ -354,11 +273,6 @@ kernel() {
         parameters="$parameters $module/parameters/*"
     done
     values /sys/module "*/version$parameters"
-    names=$(printf '%s' "$MODULES" | tr ' ' '|')
-    lines "^ *(options|blacklist|install|softdep) +(${names:-.})" '/etc/modprobe.d/*.conf'
-    lines '^[^#;]' '/etc/modules-load.d/*.conf'
-    set -- "$R"/sys/module/*/parameters/*reg_addr
-    [ ! -e "$1" ] || show grep peer_memory_client /proc/kallsyms # a driver may be told them
     [ -z "$LOG" ] || section "dmesg | grep -E '$LOG' | tail -n 400" kernel_log
 }
 
@@ -466,7 +380,6 @@ aloud() { exec "$@" 2>&1; } # WORD...: with its error messages
 capture() {
     echo 'rackready-capture 1'
     count=0 group='' late=' '
-    NICS=$(nics)
     clock
     began=$now
     deadline=$((now + ${RACKREADY_TOOLS_LIMIT:-20}))
@@ -478,10 +391,8 @@ capture() {
     kernel
     managed
     users
-    limits
-    logins
     tools
-    qos
+    ! command -v settings >/dev/null || settings
     counters_again
     echo ". $count"
 }
@@ -517,7 +428,6 @@ main() {
         done
     done
     PATH=$path
-    own=${PATH%%:/usr/sbin:*}
     PATH=$PATH:$R/opt/mxdriver/bin:$R/opt/maca/bin # last: a vendor's folder may hold an od, too
     top=$(cd -P "$R/" && pwd -P)
     top=${top%/}

@@ -117,6 +117,8 @@ def _point(line: str, columns: Sequence[str]) -> Point | None:
     """A row; None for a line that only begins like one. Columns without a value may be blank."""
     words = line.split()
     count = len(columns)
+    if len(words) <= count:
+        return None
     head, tail = words[: len(words) - count], words[len(words) - count :]
     if not head or len(head) > 5 or not _INTEGER.match(head[0]):
         return None

@@ -14,6 +14,7 @@ from rackready.facts.readers.sysfs import number
 _STATES = re.compile(r"(active|inactive|failed|activating|deactivating|reloading|unknown)$")
 _ENABLED = re.compile(r"(enabled|disabled|masked|static|alias|indirect|generated|not-found)\S*$")
 _SETTING = re.compile(r"([a-z][\w.*/-]{2,120}) ?= ?(.*)$")
+_PROC_SYS = re.compile(r"/proc/sys/([\w./@:-]{1,120}?):(.*)$")
 _DPKG = re.compile(r"([a-z]{2})\s+([a-z0-9][a-z0-9.+-]+)(?::\w+)?\s+(\S+)\s")
 _RPM = re.compile(r"([A-Za-z0-9][\w.+-]*?)-(\d[^-\s]*-[^-\s]+)\.(?:x86_64|aarch64|noarch)$")
 _NO_RPM = re.compile(r"package (\S+) is not installed$")
@@ -49,6 +50,13 @@ def read_proc_sys(output: Output) -> Iterator[Setting]:
     value = output.text.strip()
     if "\n" not in value and "No such file" not in value:
         yield Setting(path.removeprefix("/proc/sys/").replace("/", "."), value)
+
+
+def read_proc_sys_files(output: Output) -> Iterator[Setting]:
+    """``grep -H . /proc/sys/net/ipv4/conf/*/rp_filter``: ``PATH:VALUE``."""
+    for line in output.lines():
+        if match := _PROC_SYS.match(line):
+            yield Setting(match[1].replace("/", "."), match[2].strip())
 
 
 def read_dpkg(output: Output) -> Iterator[Package]:
@@ -101,6 +109,12 @@ READERS = (
         shape=r"^(?:net|kernel|vm|fs)\.[a-z][\w.-]+ ?= ?\S",
     ),
     reader("cat /proc/sys/kernel/kptr_restrict", read_proc_sys, command=r"cat\s+/proc/sys/\S+$"),
+    reader(
+        "grep . /proc/sys/net/ipv4/conf/all/rp_filter",
+        read_proc_sys_files,
+        command=r"[ef]?grep\s[^\n]{0,120}?\s/proc/sys/\S",
+        shape=r"^/proc/sys/(?:net|kernel|vm|fs)/[\w./-]{3,100}:\S",
+    ),
     reader("dpkg -l", read_dpkg, command=r"dpkg(?:-query)?\s+-l\b", shape=r"^ii  [a-z0-9]"),
     reader("rpm -q", read_rpm, command=r"rpm\s+-q"),
     reader(

@@ -133,7 +133,7 @@ def read_processes(output: Output) -> Iterator[AcceleratorProcesses]:
         words = line.split()
         if words[0] == "#":
             titles = titles or words[1:]
-        elif titles and len(words) >= len(titles) and words[1].isdecimal():
+        elif len(titles) > 3 and len(words) >= len(titles) and words[1].isdecimal():
             memory = titles.index("mem") if titles.count("mem") == 1 else len(titles) - 2
             found.append(
                 AcceleratorProcess(

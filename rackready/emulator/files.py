@@ -14,6 +14,7 @@ class Files:
     links: dict[str, str] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     tools: dict[str, str] = field(default_factory=dict)  # path -> name of the stand-in
+    modes: dict[str, int] = field(default_factory=dict)  # of what others must not get at
 
     def text(self, path: str, text: object) -> None:
         """A line, or lines, with a newline at the end as the kernel prints them."""

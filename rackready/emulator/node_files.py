@@ -22,6 +22,7 @@ _STAND_INS = {
     "sbin/dmesg": "dmesg",
     "sbin/ip": "ip",
     "sbin/modinfo": "modinfo",
+    "bin/mlnx_qos": "mlnx_qos",
     "bin/systemctl": "systemctl",
     "bin/udevadm": "udevadm",
 }

@@ -19,6 +19,7 @@ from rackready.emulator.description import DescriptionError, describe, parse_fau
 from rackready.emulator.files import Files
 from rackready.emulator.machine import Machine, make_machine
 from rackready.emulator.node_files import node_files
+from rackready.emulator.settings import settings
 from rackready.emulator.sysfs import sysfs
 
 MARKER = ".rackready-emulated"
@@ -94,6 +95,7 @@ def _replace(tree: Path, marker: str, machine: Machine) -> None:
         new, old = beside / "new", beside / "old"
         _write(new, sysfs(machine))
         _write(new, node_files(machine))
+        _write(new, settings(machine))
         (new / MARKER).write_text(marker, encoding="utf-8")
         if tree.exists():
             tree.rename(old)
@@ -121,6 +123,8 @@ def _write(root: Path, files: Files) -> None:
     for path, tool in files.tools.items():
         place(path).write_bytes(_tool(tool))
         (root / path).chmod(0o755)
+    for path, mode in files.modes.items():
+        (root / path).chmod(mode)
 
 
 @cache

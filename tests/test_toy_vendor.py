@@ -116,4 +116,4 @@ def test_unknown() -> None:
 def test_probe_asks_for_it() -> None:
     script = probe_script(probe_wishes(load_profiles(PROFILES)))
     assert "\ntoy-smi'\n" in script
-    assert "\nRACKREADY_VENDORS='0x1af4 0x9999'\n" in script
+    assert "\nRACKREADY_VENDORS='0x10de 0x1af4 0x1ded 0x9999'\n" in script

@@ -89,7 +89,7 @@ def is_faulty(case: Path) -> bool:
     return json.loads(case.joinpath("expected.json").read_text())["worst"] not in ("ok", ["ok"])
 
 
-@pytest.mark.parametrize("case", filter(is_faulty, CASES), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", list(filter(is_faulty, CASES)), ids=lambda case: case.name)
 def test_healed(case: Path) -> None:
     found = findings(healed(case), told(case).policy)
     wrong = [f for f in found if f.verdict in (Verdict.FAIL, Verdict.WARN)]

@@ -46,7 +46,7 @@ def _commands(line: str, depth: int) -> Iterator[Simple]:
         body, rest = _body(line[loop.end() :])
         for word in words.split()[:64]:
             value = word.strip("\"'")
-            written = re.sub(rf"\$(?:{name}\b|\{{{name}\}})", lambda _, v=value: v, body)
+            written = re.sub(rf"\$(?:{name}\b|\{{{name}\}})", _literal(value), body)
             yield from _commands(written, depth + 1)
         if rest := rest.lstrip(" ;&"):
             yield from _commands(rest, depth + 1)
@@ -72,6 +72,11 @@ def _commands(line: str, depth: int) -> Iterator[Simple]:
             words_ = []
         else:
             words_.append(token)
+
+
+def _literal(text: str) -> str:
+    """As what a pattern is replaced with."""
+    return text.replace("\\", "\\\\")
 
 
 def _body(text: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import re
 import string
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from rackready.facts.capture import read_capture, write_capture
@@ -22,6 +23,8 @@ CMDLINE = "cat /proc/cmdline"
 DMI = "cd /sys/class/dmi/id && "
 LOCK = "cat /run/rackready.lock"
 ADDRESSES = "ip -o addr show"
+ROUTES = ("ip rule", "ip route")
+MODES = "stat "
 
 # Addresses that belong to nobody, or that the policies of a site name. None of these networks is
 # longer than /16: addresses that share 16 bits or more are either all kept or all replaced.
@@ -70,6 +73,7 @@ _IDENTIFIER = re.compile(
 _PARAMETER = re.compile(r"(?<!\S)([^\s=]+)=\S+")
 _SECRET = re.compile(r"passw|secret|token", re.IGNORECASE)
 _SERIAL = re.compile(r"(\b(?:serial(?: number)?|S/?N)\s*[:=]\s*)(\S+)", re.IGNORECASE)
+_HOME = re.compile(r"(?<=/home/)[^/\s]+")
 _OWNER = re.compile(r"^.+?(?= run )", re.MULTILINE)
 _PART = re.compile(r"(?=.*[0-9]).{5,}")  # a serial number, not "None" or "Default string"
 _NAMELESS = ("", "localhost", "localhost.localdomain", "(none)")
@@ -170,11 +174,14 @@ class _Masker:
             text = _OWNER.sub(lambda m: self._tokens.word("owner", m[0]), text)
         elif command in (HOSTNAME, CMDLINE):
             text = self._name.sub(lambda m: self._names.get(m[0]) or self._words[m[0]], text)
+        elif command.startswith(MODES):
+            home = partial(_HOME.sub, lambda m: self._tokens.word("user", m[0]))
+            command, text = home(command), home(text)
         if command == CMDLINE:
             text = _PARAMETER.sub(self._parameter, text)
         else:
             text = _SERIAL.sub(lambda m: m[1] + self._tokens.letters(m[2]), text)
-        addresses = command in (CMDLINE, ADDRESSES)
+        addresses = command in (CMDLINE, ADDRESSES, *ROUTES)
         if command.startswith("cd ") and "grep -s" in command:
             # A value's colon would hide where an address begins.
             text = _ATTRIBUTE.sub(

@@ -240,7 +240,7 @@ def equal(rack: Rack) -> Cases:
                 on = tuple(number for number, flag in enumerate(lane.dcb.pfc) if flag)
                 found.setdefault(on, []).append(view.node.name)
     hosts = {host for names in found.values() for host in names}
-    if len(hosts) < 2:
+    if len(hosts) < 2 or (len(found) == 1 and not rack.whole):
         return
     shown = "; ".join(
         f"{', '.join(map(str, on)) or 'none'} on {', '.join(dict.fromkeys(names))}"

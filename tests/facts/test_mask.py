@@ -45,6 +45,8 @@ SECTIONS = {
     "2: enx9c63c0aabbcc    inet6 2400:dd01:1:2::7/64\n"
     "2: enx9c63c0aabbcc    inet6 fe80::9e63:c0ff:feaa:bbcc/64\n"
     "1: lo    inet6 ::1/128\n",
+    "ip route": "8.8.4.0/24 dev enx9c63c0aabbcc proto kernel scope link src 8.8.4.17\n",
+    "stat -L -c '%a %n' /home/joe /home/joe/.ssh": "755 /home/joe\n700 /home/joe/.ssh\n",
     "mx-smi": f"MXC500 0000:08:00.0 UUID: GPU-{UUID} Serial Number : J30A1B2\n"
     "BIOS 1.30.0.0 12:34:56 0xffffffffc0a00000\n"
     "0x9c63c00300aabbcc 9C63C0AABBCC 9c63.c0aa.bbcc 9c-63-c0-aa-bb-cc 8.8.4.17 gpu-017\n",

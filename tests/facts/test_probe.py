@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rackready.facts import capture as capture_module
 from rackready.facts.capture import (
     Capture,
     ProbeWishes,
@@ -21,6 +22,8 @@ from rackready.facts.capture import (
     read_capture,
 )
 from rackready.facts.model import Evidence, Records
+from rackready.facts.parts.host import Setting
+from rackready.facts.parts.limits import UNLIMITED, MemLock
 from rackready.facts.readers.node import read_node
 
 SHELLS = [["dash"], ["bash"], ["busybox", "ash"]]
@@ -102,7 +105,7 @@ def tree(tmp_path: Path) -> Path:
     write(root / "opt/maca/Version.txt", "Version:3.3.0.15\n")
     tool(root, "mx-smi", 'echo "mx-smi  version: 2.2.9 $*"; echo oops >&2; exit 3')
     tool(root, "dmesg", "echo '[1.0] metax up'; echo '[2.0] other'")
-    tool(root, "ip", "echo '1: lo    inet 127.0.0.1/8'")
+    tool(root, "ip", 'case $* in -o*) echo "1: lo    inet 127.0.0.1/8" ;; *) exit 1 ;; esac')
     for pid, name, device in (("7", "python3", "/dev/mxcd"), ("9", "slurmd", "/dev/null")):
         write(root / f"proc/{pid}/comm", f"{name}\n")
         (root / f"proc/{pid}/fd").mkdir()
@@ -161,6 +164,54 @@ def test_what_a_tree_holds_is_in_the_capture(shell: list[str], tree: Path) -> No
     assert found[gids].text == "mlx5_0/ports/1/gids/0:fe80:0000:0000:0000:9e63:c0ff:feaa:bbcc\n"
     first, *_, last = capture.evidence
     assert first == last and "mlx5_0/ports/1/counters/port_xmit_data:7\n" in first.text
+
+
+def test_how_a_node_is_set_up(shell: list[str], tree: Path) -> None:
+    functions = tree / "sys/bus/pci/devices"
+    write(functions / NIC / "net/eth1/address", "9c:63:c0:aa:bb:cc\n")
+    write(functions / NIC / "aer_dev_fatal", "Undefined 0\nSDES 10\nTOTAL_ERR_FATAL 10\n")
+    write(tree / "proc/sys/net/ipv4/conf/eth1/arp_ignore", "1\n")
+    write(tree / "proc/self/limits", "Max open files 1 1 files\nMax locked memory 8192 1 bytes\n")
+    write(tree / "proc/9/limits", "Max locked memory unlimited unlimited bytes\n")
+    write(tree / "proc/19/comm", "slurmd\n")
+    write(tree / "proc/19/limits", "Max locked memory 1 1 bytes\n")
+    write(tree / "proc/kallsyms", "ffffffff81000000 T ib_register_peer_memory_client\n")
+    write(tree / "sys/module/metax/parameters/ib_reg_addr", "0\n")
+    write(tree / "etc/modprobe.d/a.conf", "options metax pri_mem_sz=16\noptions wifi secret=1\n")
+    write(tree / "sys/kernel/iommu_groups/7/type", "identity\n")
+    write(tree / f"sys/kernel/iommu_groups/7/devices/{GPU}", "")
+    write(tree / f"sys/kernel/iommu_groups/8/devices/{DISK}", "")
+    write(tree / "root/.ssh/authorized_keys", "ssh-ed25519 AAAA joe@desk\n")
+    (tree / "root/.ssh").chmod(0o700)
+    (tree / "root/.ssh/authorized_keys").chmod(0o620)
+    tool(tree, "mlnx_qos", 'echo "Priority trust state: dscp of $2"')
+    capture = probe(shell, tree)
+    found = sections(capture)
+    assert found["mlnx_qos -i eth1"].text == "Priority trust state: dscp of eth1\n"
+    slurmd = found["grep 'Max locked memory' /proc/$(pidof slurmd)/limits"]
+    assert slurmd.text == "Max locked memory unlimited unlimited bytes\n"
+    texts = "".join(item.text for item in capture.evidence)
+    assert "/etc/modprobe.d/a.conf:options metax pri_mem_sz=16\n" in texts
+    assert f"/sys/bus/pci/devices/{NIC}/aer_dev_fatal:SDES 10\n" in texts
+    assert f"/sys/kernel/iommu_groups/7/devices/{GPU}\n" in texts
+    assert "620 /root/.ssh/authorized_keys\n" in texts
+    assert not [word for word in ("secret", "joe", "Undefined", "8/devices") if word in texts]
+    facts = read_node("n", capture.evidence).facts
+    limits = {(item.place, item.name): item.soft for item in facts.each(MemLock)}
+    assert limits == {("shell", ""): 8192, ("service", "slurmd"): UNLIMITED}
+    assert Setting("net.ipv4.conf.eth1.arp_ignore", "1") in facts.each(Setting)
+
+
+def test_tools_of_this_machine_are_not_those_of_a_tree(shell: list[str], tree: Path) -> None:
+    found = sections(probe(shell, tree))
+    for program in ("mlnx_qos", "dcb", "sshd", "systemctl"):
+        assert not [command for command in found if command.startswith(program)]
+
+
+def test_without_the_settings_the_rest_is_a_capture(shell: list[str], tree: Path) -> None:
+    script = Path(capture_module.__file__).with_name("probe.sh").read_text()
+    found = sections(read_capture(run(shell, script, tree), "n"))
+    assert "ls -l /sys/bus/pci/devices" in found and "ip rule" not in found
 
 
 def test_the_readers_understand_it(shell: list[str], tree: Path) -> None:

@@ -16,7 +16,7 @@ NODES = Path(__file__).parents[2] / "rackready" / "emulator" / "nodes"
 SAMPLES = Path(__file__).parents[1] / "samples" / "captures"
 
 
-@pytest.mark.parametrize("name", ["h200-vm-root", "h200-vm-nobody"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in SAMPLES.glob("*.capture")))
 def test_a_healthy_machine_is_clean(name: str) -> None:
     capture = read_capture(SAMPLES.joinpath(f"{name}.capture").read_bytes(), name)
     judgement = judge(name, capture, captures.profiles(), Policy(), captures.TODAY)

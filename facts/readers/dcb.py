@@ -181,7 +181,7 @@ READERS = (
         "mlnx_qos",
         read_mlnx_qos,
         command=r"mlnx_qos\b",
-        shape=r"^(?:Priority trust (?:state|mode): \w+|PFC configuration:)$",
+        shape=r"^(?:Priority trust (?:state|mode): \w+|PFC configuration:)[ \t]*$",
     ),
     reader(
         "dcb pfc show",

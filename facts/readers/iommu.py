@@ -20,7 +20,7 @@ _MEMBER = re.compile(
 _LINKED = re.compile(
     r"/sys/bus/pci/devices/([0-9a-f:.]{12,16})/iommu_group\b.{0,40}?iommu_groups/(\d{1,6})$"
 )
-_FOLDER = re.compile(r"ls\s+(?:-\S+\s+)*/sys/kernel/iommu_groups/(\d{1,6})/devices")
+_FOLDER = re.compile(r"(?:/\S{0,80}/)?ls\s+(?:-\S+\s+)*/sys/kernel/iommu_groups/(\d{1,6})/devices")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UNIT = re.compile(r"(?:dmar|ivhd|smmu3?\.|smmuv3|arm-smmu|iommu|virtio)[\w.@:-]{0,60}")
 

@@ -31,7 +31,9 @@ _HOST = re.compile(
     r"([A-Za-z0-9][\w.-]{0,254})(?::(\d{1,5})|\s+(?:max[-_])?slots\s*=\s*(\d{1,5}).*)$"
 )
 _PARAMETER = re.compile(r"([a-z][a-z0-9_]{2,80})\s*=\s*(.*)$")
-_REMOTE = re.compile(r"ssh\s+(?:-\S+\s+(?:\w+=\S+\s+)?)*(?:\w+@)?(\S+)\s+['\"]?(.*?)['\"]?$")
+_REMOTE = re.compile(
+    r"(?:/\S{0,80}/)?ssh\s+(?:-\S+\s+(?:\w+=\S+\s+)?)*(?:\w+@)?(\S+)\s+['\"]?(.*?)['\"]?$"
+)
 _NUMA = re.compile(r"NUMA node(\d{1,4}) CPU\(s\):\s+([\d,-]{1,400})$")
 
 

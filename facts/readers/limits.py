@@ -29,7 +29,9 @@ _NAMED = re.compile(
 _PROC = re.compile(r"(?:[\w.-]{1,64}: *)?Max locked memory\s+(\w+)\s+(\w+)\s+bytes")
 _PRLIMIT = re.compile(r"MEMLOCK\s+max locked-in-memory address space\s+(\w+)\s+(\w+)")
 _JOB = re.compile(r"(?:srun|mpirun|mpiexec|prterun|prun|sbatch|salloc|bsub|torchrun)\b")
-_CONTAINER = re.compile(r"(?:[\w-]*docker|podman|nerdctl|crictl|kubectl|ctr)\s")
+_CONTAINER = re.compile(
+    r"(?:sudo\s+(?:-\w+\s+)*)?(?:/\S{0,80}/)?(?:[\w-]*docker|podman|nerdctl|crictl|kubectl|ctr)\s"
+)
 _SERVICE = re.compile(
     r"(?:pidof|pgrep)\s+(?:-\w+\s+)*['\"]?([\w.@-]{1,80})"
     r"|MainPID[^)]{0,40}?\s(\w[\w.@-]{0,80})[\s)'\"]"
@@ -57,7 +59,7 @@ def _bytes(value: str, scale: int = 1) -> int | None:
 
 def _place(output: Output) -> tuple[str, str]:
     """Where an ``ulimit`` ran."""
-    if _JOB.match(output.command):
+    if _JOB.match(output.program):
         return "job", ""
     if _CONTAINER.match(output.line or output.command):
         return "container", ""

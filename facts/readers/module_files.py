@@ -141,7 +141,7 @@ def read_peers(output: Output) -> Iterator[MemoryPeer]:
         return
     if match:
         yield MemoryPeer(match[1], True, text if match[2] == "version" else None)
-    elif output.command.startswith("ls"):
+    elif output.program == "ls":
         for name in text.split():
             yield MemoryPeer(name, present=True)
 

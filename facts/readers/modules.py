@@ -119,7 +119,7 @@ def read_sysfs(output: Output) -> Iterator[object]:
             # Other files than the folder itself may be absent from a module that is loaded.
             gone = part in ("", "refcnt", "initstate")
             yield ModuleState(name, present=False if gone else None)
-        elif output.command.startswith("ls"):
+        elif output.program == "ls":
             yield ModuleState(name, present=True)
             if part == "holders":
                 yield Module(name, holders=tuple(value.split()))

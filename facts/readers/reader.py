@@ -31,6 +31,11 @@ class Output:
         """Lines that are not blank, without the blanks around them."""
         return (line for _, line in lines(self.text))
 
+    @property
+    def program(self) -> str:
+        """The command's first word without its directory: ``/usr/bin/cat x`` runs ``cat``."""
+        return self.command.partition(" ")[0].rpartition("/")[2]
+
     def arguments(self) -> list[str]:
         """Words of the command behind its name that are no options."""
         return [word for word in self.command.split()[1:] if not word.startswith("-")]

@@ -45,7 +45,7 @@ def read_traffic_class(output: Output) -> Iterator[RdmaDevice]:
         return
     file = _CLASS_FILE.search(output.command)
     heading = (file[1], int(file[2])) if file and "*" not in file[1] and not looped else None
-    asked = heading is not None and output.command.startswith("cat") and not output.filters
+    asked = heading is not None and output.program == "cat" and not output.filters
     # A file that is there and holds nothing; where errors were sent away it may be missing.
     empty = (asked or bool(looped)) and "2>" not in output.line
     for line in output.lines():
@@ -122,7 +122,7 @@ def read_ecn(output: Output) -> Iterator[EcnPort]:
     looked = _ECN_FILE.search(output.command) or _ECN_FILE.search(output.line)
     netdev = looked[1] if looked else ""
     plain: list[str] = []
-    heading = _ECN_FILE.search(output.command) if output.command.startswith("cat") else None
+    heading = _ECN_FILE.search(output.command) if output.program == "cat" else None
     for line in rows:
         in_line = _ECN_FILE.search(line)
         if in_line and _NO_FILE.search(line):
@@ -177,7 +177,7 @@ def read_cma(output: Output) -> Iterator[CmaDefault | CmaRefusal]:
     """
     options = {match[1]: match[2] for match in _CMA_OPTION.finditer(output.command)}
     device, port = options.get("d", "mlx5_0"), number(options.get("p")) or 1
-    of_mode = output.command.startswith("cma_roce_mode")
+    of_mode = output.program == "cma_roce_mode"
     lines = list(output.lines())
     for line in lines:
         mode = _MODE.match(line)
@@ -205,7 +205,7 @@ def _refusal(lines: list[str]) -> str:
 
 def read_configfs(output: Output) -> Iterator[CmaDefault | CmaRefusal]:
     """Files below /sys/kernel/config/rdma_cm, and what ``mkdir`` of a device says there."""
-    if output.command.startswith("mkdir"):
+    if output.program == "mkdir":
         match = _CMA_FOLDER.search(output.command)
         text = " ".join(output.lines())
         if match and _NO_FILE.search(text):

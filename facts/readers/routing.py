@@ -77,7 +77,7 @@ def read_neighbours(output: Output) -> Iterator[Neighbour]:
         keys = dict(_KEY.findall(line))
         mac = next((word.lower() for word in words[1:] if _MAC.match(word)), None)
         netdev = keys.get("dev") or (asked[1] if asked else "")
-        if not netdev and output.command.startswith("arp") and len(words) > 3:
+        if not netdev and output.program == "arp" and len(words) > 3:
             netdev = words[-1]
         if netdev:
             state = next((word for word in words[1:] if word in _STATES), None)

@@ -17,7 +17,7 @@ _VALUES = {"-A", "-B", "-C", "-m", "-f"}  # options of grep that take a word
 
 def search_of(output: Output) -> Search | None:
     """The search behind an output; None when it can't be told what was left out."""
-    program = output.command.partition(" ")[0]
+    program = output.program
     # Known by its shape alone, an output may be a part of the whole.
     if program not in _WORD.findall(output.line) or program in ("awk", "sed", "head", "tail"):
         return None
@@ -29,7 +29,7 @@ def searched(commands: Iterable[str]) -> Search | None:
     """One search of all these filters; those that only sort or page let all through."""
     patterns = []
     for command in commands:
-        if command.split()[0] in ("sort", "cat", "less", "more", "tee", "nl"):
+        if command.split()[0].rpartition("/")[2] in ("sort", "cat", "less", "more", "tee", "nl"):
             continue
         pattern = _grep(command)
         if pattern is None:

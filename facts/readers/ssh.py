@@ -38,7 +38,7 @@ def read_known_hosts(output: Output) -> Iterator[KnownHost | ScannedKey]:
     if _BANNER.search(output.text[:4000]):
         yield from read_scan(output)
         return
-    whole = output.command.startswith("cat ") and not output.filters
+    whole = output.program == "cat" and not output.filters
     file = _known_hosts_file(output)
     for number, line in enumerate(output.text.split("\n"), 1):
         match = _ENTRY.match(line)

@@ -22,7 +22,7 @@ def read_symbols(output: Output) -> Iterator[object]:
     if output.status is not None and output.status > 1:
         return  # grep could not look
     kept = 0
-    everything = not output.filters and output.command.startswith("cat")
+    everything = not output.filters and output.program == "cat"
     for line in output.lines():
         if everything and "peer_memory" not in line and "dmabuf" not in line:
             continue
@@ -38,6 +38,6 @@ READERS = (
         "cat /proc/kallsyms",
         read_symbols,
         command=r"(?:cat|[efz]?grep|awk|less|head|tail)\s.*/proc/kallsyms",
-        shape=r"^[0-9a-f]{16} [a-zA-Z] [\w.$]+(?:[\t ]+\[\w+\])?$",
+        shape=r"^[0-9a-f]{16} [a-zA-Z] [\w.$]+(?:[\t ]+\[\w+\])?[ \t]*$",
     ),
 )

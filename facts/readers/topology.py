@@ -97,7 +97,7 @@ def _node(affinity: Sequence[str], rest: Sequence[str]) -> str | None:
 
 def read_topology(output: Output) -> Iterator[Topology]:
     """``nvidia-smi topo -m``; the tool is named by the command that printed it."""
-    tool = output.command.partition(" ")[0].rpartition("/")[2]
+    tool = output.program
     found = matrix(tool, output.text.split("\n"))
     if found is not None:
         yield found

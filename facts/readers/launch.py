@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from types import MappingProxyType
 
+from rackready.facts.parts.host import Environment
 from rackready.facts.parts.launch import (
     CpuList,
     HostFile,
@@ -37,8 +38,12 @@ _REMOTE = re.compile(
 _NUMA = re.compile(r"NUMA node(\d{1,4}) CPU\(s\):\s+([\d,-]{1,400})$")
 
 
-def read_launch(output: Output) -> Iterator[LaunchCommand]:
-    """A command at a prompt, and those in a script; lines that end with a backslash go on."""
+def read_launch(output: Output) -> Iterator[LaunchCommand | Environment]:
+    """
+    A command at a prompt, and those in a script; lines that end with a backslash go on.
+
+    What it gives its processes with ``-x NAME=VALUE`` is their environment.
+    """
     joined = re.sub(r"\\\n\s*", " ", output.text)
     lines = [output.command] if _PROGRAM.search(f" {output.command} ") else []
     lines += [line.strip() for line in joined.split("\n") if len(line) < 16_384]
@@ -46,6 +51,9 @@ def read_launch(output: Output) -> Iterator[LaunchCommand]:
         found = None if line.startswith("#") else _PROGRAM.search(f" {line} ")
         if found and (launch := _launch(line[max(found.start(1) - 1, 0) :])):
             yield launch
+            given = {name: value for name, value in launch.exports.items() if value}
+            if given:
+                yield Environment(f"{launch.program} -x", MappingProxyType(given))
 
 
 def _launch(line: str) -> LaunchCommand | None:

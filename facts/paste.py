@@ -15,13 +15,15 @@ LARGEST = 32 << 20  # bytes of one file; of a larger one, both ends are read
 _SHAPED = 1 << 18  # characters at either end in which the shape of an output is looked for
 _LONGEST_LINE = 16_384  # characters; no tool prints longer ones
 
-# root@c1:/#   [root@node1 ~]#   (base) ops@c1:~$   bash-5.1#   c1:~ #   c1#
+# root@c1:/#   [root@node1 ~]#   (base) ops@c1:~$   [10:11:12] root@c1:~#   bash-5.1#   c1:~ #
+# and no time that a log's lines begin with: 2026-03-13T22:26:02Z # nThread 1
 _FULL_PROMPT = re.compile(
-    r"[ \t]{0,4}(?:\([\w.-]{1,40}\) ?)?"
+    r"[ \t]{0,4}(?!\d{4}-\d\d-\d\d)(?:\([\w.-]{1,40}\) ?)?(?:\[?\d\d:\d\d(?::\d\d)?\]? )?"
     r"(?:\[[\w.-]{1,64}@[^\]\n]{1,200}\]|[\w.-]{1,64}@[\w.-]{1,128}(?::[^#$\n]{0,200})?"
     r"|(?:bash|sh|zsh)-[\d.]{1,8}|[\w.-]{1,64}:[^#$\s]{1,200}) ?[#$](?:[ \t]+(\S.*)|[ \t]*)$"
 )
 _BARE_PROMPT = re.compile(r"([#$])[ \t]+(\S.*)$")
+_SCRIPT = re.compile(r"Script (?:started|done)\b.{0,12} \d")  # what script(1) adds to a session
 _STATUS = re.compile(r"\s*(\d{1,3})\s*")
 
 # What may stand behind a bare prompt. Outputs hold lines with a leading "#" too: only a line that
@@ -114,6 +116,8 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     line, body = "", list[str]()
     for row in text.split("\n"):
         command = None if len(row) > _LONGEST_LINE else _command_of(row)
+        if _SCRIPT.match(row):
+            continue
         if command is None:
             body.append(row)
             continue

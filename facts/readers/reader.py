@@ -46,12 +46,12 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def plain(text: str) -> str:
-    """Text without escape sequences, carriage returns and other control characters."""
+    """Text without escape sequences, carriage returns, byte order mark and control characters."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", text)
+    return _CONTROLS.sub("", text.removeprefix("\ufeff"))
 
 
 @dataclass(frozen=True)

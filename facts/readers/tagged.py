@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 _POD = re.compile(
     r"(?:\[pod/[\w./-]{1,200}\] )?(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[-+]\d\d:\d\d) )?"
 )
-# mpirun --tag-output of Open MPI 4 and 5; srun -l; pdsh, clush
+# mpirun --tag-output of Open MPI 4 and 5; torchrun --tee; srun -l; pdsh, clush
 _TAG = re.compile(
     r"[ \t]{0,8}(?:\[(?:[\w.-]{1,80}@)?(?:[\w.-]{1,80},)?\d{1,7},\d{1,7}\]"
-    r"(?:\[\S{1,80}\])?<std(?:out|err)>:|<std(?:out|err)>:|(?:\d{1,6}|[A-Za-z][\w.-]{0,80}):(?= ))"
+    r"(?:\[\S{1,80}\])?<std(?:out|err)>:|\[(?:[a-z]{1,12})\d{1,6}\]:|<std(?:out|err)>:"
+    r"|(?:\d{1,6}|[A-Za-z][\w.-]{0,80}):(?= ))"
 )
 
 

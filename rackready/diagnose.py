@@ -19,6 +19,7 @@ from rackready.policy import Policy
 from rackready.profile import Profile
 
 _MOST_FILES = 10_000
+_LEFT_OUT = "[rackready left out the middle of this file]"
 _CAPTURE = "rackready-capture "
 
 # Which checks judge a wish of the policy, by how their ids begin.
@@ -52,6 +53,9 @@ class Host:
         probed = False
         for name, read in self.files:
             text = read()
+            if _LEFT_OUT in text:
+                size = f"{LARGEST >> 20} MiB"
+                gaps.append(Gap(name, f"it is larger than {size}: only both its ends were read"))
             if text.startswith(_CAPTURE):
                 capture = read_capture(text.encode("utf-8", "surrogateescape"), self.name)
                 evidence += capture.evidence
@@ -127,7 +131,7 @@ def _text(path: Path) -> str:
         if len(data) > LARGEST:
             half = LARGEST // 2
             file.seek(-half, 2)
-            middle = b"\n[rackready left out the middle of this file]\n"
+            middle = f"\n{_LEFT_OUT}\n".encode()
             data = data[:half] + middle + file.read(half)
     return data.decode("utf-8", "surrogateescape")
 

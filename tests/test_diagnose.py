@@ -117,6 +117,7 @@ def test_both_ends_of_a_large_file_are_read(
     tmp_path.joinpath("log").write_text(f"{ENV}{middle}{MISMATCH}")
     told = report(tmp_path)
     assert told["verdict"] == "fail"
+    assert any("only both its ends" in finding["message"] for finding in told["findings"])
 
 
 def test_starts_without_pyinfra(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ _FULL_PROMPT = re.compile(
     r"|(?:bash|sh|zsh)-[\d.]{1,8}|[\w.-]{1,64}:[^#$\s]{1,200}) ?[#$](?:[ \t]+(\S.*)|[ \t]*)$"
 )
 _BARE_PROMPT = re.compile(r"([#$])[ \t]+(\S.*)$")
-_SCRIPT = re.compile(r"Script (?:started|done)\b.{0,12} \d")  # what script(1) adds to a session
+# Lines around outputs: what script(1) adds to a session, and the fences of a ticket.
+_AROUND = re.compile(r"Script (?:started|done)\b.{0,12} \d|```")
 _STATUS = re.compile(r"\s*(\d{1,3})\s*")
 
 # What may stand behind a bare prompt. Outputs hold lines with a leading "#" too: only a line that
@@ -116,7 +117,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     line, body = "", list[str]()
     for row in text.split("\n"):
         command = None if len(row) > _LONGEST_LINE else _command_of(row)
-        if _SCRIPT.match(row):
+        if _AROUND.match(row):
             continue
         if command is None:
             body.append(row)

@@ -7,7 +7,7 @@ what it renames there it renames here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Texts = Sequence[tuple[str, str]]
@@ -145,14 +145,75 @@ nvme0n1     259:0    0 894.3G  0 disk
 
 
 def unrelated_outputs(told: Told) -> Told:
-    """Other things that people also paste, beside the evidence of each host."""
+    """Other things that people also paste."""
+    return _beside(told, _UNRELATED)
+
+
+def _beside(told: Told, outputs: Mapping[str, str]) -> Told:
+    """With these files beside the evidence of each host."""
     folders = {name.rpartition("/")[0] for name, _ in told.texts}
     more = [
         (f"{folder}/{name}" if folder else name, text)
         for folder in sorted(folders)
-        for name, text in _UNRELATED.items()
+        for name, text in outputs.items()
     ]
     return Told([*told.texts, *more], told.expected, told.policy)
+
+
+_HEALTHY = {
+    "lspci-others.txt": """# lspci -vv -s 02:00.0
+02:00.0 Non-Volatile memory controller: Samsung Electronics Co Ltd PM9A3
+\tSubsystem: Samsung Electronics Co Ltd Device a801
+\tControl: I/O- Mem+ BusMaster+ SpecCycle- MemWINV- VGASnoop- ParErr+
+\tLatency: 0, Cache Line Size: 64 bytes
+\tNUMA node: 0
+\tIOMMU group: 21
+\tRegion 0: Memory at 9f800000 (64-bit, non-prefetchable) [size=32K]
+\tCapabilities: [70] Express (v2) Endpoint, MSI 00
+\t\tDevCap:\tMaxPayload 512 bytes, PhantFunc 0, Latency L0s unlimited, L1 unlimited
+\t\t\tExtTag+ AttnBtn- AttnInd- PwrInd- RBE+ FLReset+ SlotPowerLimit 25W
+\t\tDevCtl:\tCorrErr+ NonFatalErr+ FatalErr+ UnsupReq-
+\t\t\tRlxdOrd+ ExtTag+ PhantFunc- AuxPwr- NoSnoop+ FLReset-
+\t\t\tMaxPayload 256 bytes, MaxReadReq 512 bytes
+\t\tDevSta:\tCorrErr- NonFatalErr- FatalErr- UnsupReq- AuxPwr- TransPend-
+\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x4, ASPM L1, Exit Latency L1 <64us
+\t\tLnkCtl:\tASPM Disabled; RCB 64 bytes, Disabled- CommClk+
+\t\tLnkSta:\tSpeed 16GT/s, Width x4
+\tKernel driver in use: nvme
+\tKernel modules: nvme
+""",
+    "addresses-others.txt": """# ip -br addr
+lo               UNKNOWN        127.0.0.1/8 ::1/128
+eno8303          UP             198.51.100.7/24 fe80::ec0:cfff:fe11:2233/64
+""",
+    "ethtool-others.txt": """# ethtool eno8303
+Settings for eno8303:
+\tSupported ports: [ TP ]
+\tSpeed: 1000Mb/s
+\tDuplex: Full
+\tAuto-negotiation: on
+\tLink detected: yes
+""",
+    "services.txt": """# systemctl is-active sshd chronyd
+active
+active
+""",
+    "numa.txt": """# numactl -H
+available: 2 nodes (0-1)
+node 0 cpus: 0-63
+node 0 size: 1031548 MB
+node 0 free: 1010021 MB
+node distances:
+node   0   1
+  0:  10  21
+  1:  21  10
+""",
+}
+
+
+def healthy_neighbours(told: Told) -> Told:
+    """Outputs on other devices of each host, which are well."""
+    return _beside(told, _HEALTHY)
 
 
 def one_file(told: Told) -> Told:
@@ -169,6 +230,107 @@ def one_file(told: Told) -> Told:
         (f"{folder}/paste.txt" if folder else "paste.txt", text) for folder, text in joined.items()
     ]
     return Told([*kept, *more], told.expected, told.policy)
+
+
+# A command behind a prompt; what nccl-tests and ssh-keyscan print is none.
+_COMMAND = re.compile(r"^([#$] |\S{1,40}@\S{1,80}[#$] )([a-z][\w-]*)(?=\s|$)", re.MULTILINE)
+_PROGRAMS = {
+    program: f"{folder}/{program}"
+    for folder, programs in {
+        "/usr/bin": "cat dmesg dpkg env grep ibdev2netdev ibv_devinfo journalctl ls lspci lsmod "
+        "mlnx_qos mlxconfig nvidia-smi readlink setpci show_gids stat systemctl",
+        "/usr/sbin": "cma_roce_tos dcb ethtool ibstat ip modinfo modprobe rdma rmmod sysctl tc",
+        "/opt/mxdriver/bin": "mx-smi",
+        "/usr/local/PPU_SDK/bin": "ppu-smi",
+    }.items()
+    for program in programs.split()
+}
+_UNPRIVILEGED = re.compile(r"denied|not permitted|uid=[1-9]")
+
+
+def whole_paths(told: Told) -> Told:
+    """Programs by their whole path."""
+    return told.rewritten(
+        lambda text: _COMMAND.sub(lambda match: match[1] + _PROGRAMS.get(match[2], match[2]), text)
+    )
+
+
+def with_sudo(told: Told) -> Told:
+    """By a user who may, but not where the case is what a user may not."""
+    if any(_UNPRIVILEGED.search(text) for _, text in told.texts):
+        return told
+
+    def run(match: re.Match[str]) -> str:
+        return f"{match[1]}sudo {match[2]}" if match[2] in _PROGRAMS else match[0]
+
+    return told.rewritten(lambda text: _COMMAND.sub(run, text))
+
+
+def coloured_prompts(told: Told) -> Told:
+    """With the colours and the title that a terminal's session holds, kept by script(1)."""
+    prompt = "\x1b]0;ops@gpu-07: ~\x07\x1b[01;32mops@gpu-07\x1b[00m:\x1b[01;34m~\x1b[00m"
+
+    def kept(text: str) -> str:
+        text = _PROMPT.sub(lambda match: f"{prompt}{match[1]} ", text).rstrip("\n")
+        return (
+            'Script started on 2026-11-28 10:11:12+08:00 [TERM="xterm"]\n'
+            f'{text}\n\nScript done on 2026-11-28 10:12:12+08:00 [COMMAND_EXIT_CODE="0"]\n'
+        )
+
+    return told.rewritten(kept)
+
+
+def fenced(told: Told) -> Told:
+    """As in a ticket."""
+    return told.rewritten(lambda text: f"On the node:\n\n```console\n{text.rstrip()}\n```\n")
+
+
+def other_file_names(told: Told) -> Told:
+    """Names that tell nothing, in another order."""
+    texts = [
+        (f"{name.rpartition('/')[0]}/out{99 - at}.txt".lstrip("/"), text)
+        for at, (name, text) in enumerate(told.texts)
+    ]
+    return Told(sorted(texts), told.expected, told.policy)
+
+
+# --- How a log was collected --------------------------------------------------------------------
+
+
+def _tagged(told: Told, tag: str) -> Told:
+    """A tag before each line of a job's log; one of a driver or of a test on one host has none."""
+
+    def rewrite(name: str, text: str) -> str:
+        of_job = re.search(r"nccl|log\.txt|all_reduce|low_latency", name) and text[:2] != "$ "
+        return re.sub(r"^(?=.)", tag, text, flags=re.MULTILINE) if of_job else text
+
+    texts = [(name, rewrite(name, text)) for name, text in told.texts]
+    return Told(texts, told.expected, told.policy)
+
+
+def srun_labels(told: Told) -> Told:
+    return _tagged(told, "0: ")
+
+
+def mpirun_tags(told: Told) -> Told:
+    return _tagged(told, "[1,0]<stderr>:")
+
+
+def kubectl_timestamps(told: Told) -> Told:
+    return _tagged(told, "2026-03-13T22:26:02.123456789Z ")
+
+
+_STAMP = re.compile(r"^\[ *\d+\.\d{6}\] ", re.MULTILINE)
+
+
+def kernel_log_of_journal(told: Told) -> Told:
+    """The kernel's log as journalctl prints it."""
+
+    def rewrite(text: str) -> str:
+        text = _STAMP.sub("Nov 28 10:11:12 gpu-07 kernel: ", text)
+        return re.sub(r"^([#$]) dmesg\b(?: -T)?", r"\1 journalctl -k -b", text, flags=re.MULTILINE)
+
+    return told.rewritten(rewrite)
 
 
 # --- Another generation of the tool -------------------------------------------------------------
@@ -204,4 +366,14 @@ VARIANTS: tuple[Callable[[Told], Told], ...] = (
     one_file,
     older_tools,
     tabs_to_blanks,
+    healthy_neighbours,
+    whole_paths,
+    with_sudo,
+    coloured_prompts,
+    fenced,
+    other_file_names,
+    srun_labels,
+    mpirun_tags,
+    kubectl_timestamps,
+    kernel_log_of_journal,
 )

@@ -75,4 +75,4 @@ def attributes(text: str, note: Note) -> dict[str, dict[str, str]]:
 def number(text: str | None, base: int = 10) -> int | None:
     """A number as sysfs prints it, in base 10 or 16; None when it is none."""
     pattern = _HEXADECIMAL if base == 16 else _DECIMAL
-    return int(text, base) if text is not None and pattern.fullmatch(text.strip()) else None
+    return int(match[0], base) if (match := pattern.fullmatch((text or "").strip())) else None

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from statistics import median
 
 from rackready.check import Cases, Rack, View, case, check, rack_check
 from rackready.facts.model import RdmaPort
-from rackready.facts.parts.bandwidth import Collective, CopyTest, RdmaTest, Transfer
+from rackready.facts.parts.bandwidth import Collective, CopyTest, Diagnostic, RdmaTest, Transfer
+from rackready.facts.parts.pcie import DeviceQuery
 from rackready.facts.parts.topology import Topology
 from rackready.finding import Verdict
 
 _SMALL = 256 << 10  # bytes: below, latency rules
-_DIP = 0.7  # of what came before, from where on a hole is no noise
-_BACK = 0.9  # of what came before, from where on it has come back
+_DIP = 0.7  # of what is around it, from where on a hole is no noise
+_DIP_ALONE = 0.5  # the same where only one of the two columns, out of place and in place, has it
+_BACK = 0.9  # of the peak, from where on a size is as fast as others
 _FALL = 0.6  # of the peak, below which the largest sizes have fallen
 _SLOW_LINK = 0.8  # of the port's rate: headers take 3 to 8 %, a far accelerator half
 _SLOW_PAIR = 0.8  # of the median of its kind
@@ -67,23 +70,28 @@ def data(rack: Rack) -> Cases:
 def curve(rack: Rack) -> Cases:
     """A hole between sizes that are fast, or a fall at the end; small sizes are slow anyway."""
     for source, name, run in _runs(rack):
-        points = [
-            (p.size, p.bus)
+        shown = [
+            p
             for p in sorted(run.points, key=lambda p: p.size)
             if p.bus is not None and p.size >= _SMALL
         ]
-        if len(points) < _FEWEST:
+        if len(shown) < _FEWEST:
             continue
+        points = [(p.size, p.bus or 0.0) for p in shown]
         peak = max(bus for _, bus in points)
-        hole = [at for at in range(1, len(points)) if _in_hole(points, at)]
-        if hole:
+        columns = [[bus for _, bus in points]]
+        if all(p.in_place_bus is not None for p in shown):
+            columns.append([p.in_place_bus or 0.0 for p in shown])
+        if hole := _hole(columns):
             first, last = hole[0], hole[-1]
+            column = min(columns, key=lambda values: values[first])  # the one that shows it best
+            told = [
+                f"{bus:g} GB/s at {_size(p.size)}" for p, bus in zip(shown, column, strict=True)
+            ]
             values = {
-                "observed": ", ".join(
-                    f"{points[at][1]:g} GB/s at {_size(points[at][0])}" for at in hole
-                ),
-                "before": f"{points[first - 1][1]:g} GB/s at {_size(points[first - 1][0])}",
-                "after": f"{points[last + 1][1]:g} GB/s at {_size(points[last + 1][0])}",
+                "observed": ", ".join(told[at] for at in hole),
+                "before": told[first - 1],
+                "after": told[last + 1],
             }
             yield case("hole", name, None, host=source, **values)
         elif points[-1][1] < _FALL * peak and points[-2][1] < _BACK * peak:
@@ -95,10 +103,22 @@ def curve(rack: Rack) -> Cases:
             yield case("ok", name, host=source, observed=f"{peak:g} GB/s")
 
 
-def _in_hole(points: Sequence[tuple[int, float]], at: int) -> bool:
-    before = max(bus for _, bus in points[:at])
-    after = max((bus for _, bus in points[at + 1 :]), default=0.0)
-    return points[at][1] < _DIP * before and after >= _BACK * before
+def _hole(columns: Sequence[Sequence[float]]) -> list[int]:
+    """Positions that are slow between faster ones, in all columns, or deeply so in one."""
+    depths = [_depths(column) for column in columns]
+    return [
+        at
+        for at, each in enumerate(zip(*depths, strict=True))
+        if max(each) < _DIP or min(each) < _DIP_ALONE
+    ]
+
+
+def _depths(column: Sequence[float]) -> list[float]:
+    """Each value as a share of the slower of the peaks before and after it; 1.0 at both ends."""
+    before = [0.0, *accumulate(column, max)][: len(column)]
+    after = [0.0, *accumulate(reversed(column), max)][: len(column)][::-1]
+    rims = map(min, before, after)
+    return [value / rim if rim else 1.0 for value, rim in zip(column, rims, strict=True)]
 
 
 @check("rdma.bandwidth", ok=Verdict.OK, far=Verdict.WARN, slow=Verdict.WARN)
@@ -141,21 +161,37 @@ def _far(view: View, test: RdmaTest) -> dict[str, str]:
     for topology in (*view.node.facts.each(Topology), *view.job.each(Topology)):
         names = topology.accelerators
         nic = topology.label(test.device or "")
-        if test.accelerator is None or test.accelerator >= len(names) or nic is None:
+        index = _accelerator(view, test, len(names))
+        if index is None or index >= len(names) or nic is None:
             continue
-        accelerator = names[test.accelerator]
+        accelerator = names[index]
         word = topology.between(nic, accelerator)
         if word not in _FAR:
             continue
         nics = [topology.device(n) for n in topology.adapters if _near(topology, n, accelerator)]
         near = [name for name in names if _near(topology, nic, name)]
         return {
-            "accelerator": f"GPU {test.accelerator}",
+            "accelerator": f"GPU {index}",
             "distance": f"{word}: {_WORDS.get(word or '', word)}",
             "near_nic": " or ".join(nics) or "a NIC near it",
             "near_gpu": " or ".join(near) or "an accelerator near it",
         }
     return {}
+
+
+def _accelerator(view: View, test: RdmaTest, count: int) -> int | None:
+    """
+    Number of a test's accelerator as the topology counts: by address, where both are known.
+
+    Else the test's own number has to do, unless it counts something else: parts of accelerators,
+    or only some of them.
+    """
+    listed = [(item.bdf, item.index) for item in view.node.stack.accelerators or ()]
+    listed += [(item.bdf, item.index) for item in view.node.facts.each(DeviceQuery)]
+    for address, index in listed:
+        if address is not None and address == test.accelerator_address:
+            return index
+    return test.accelerator if len(test.accelerators) in (0, count) else None
 
 
 _WORDS = {
@@ -169,26 +205,45 @@ def _near(topology: Topology, one: str, other: str) -> bool:
     return topology.between(one, other) in ("PIX", "PXB")
 
 
-@check("accelerator.p2p", ok=Verdict.OK, slow=Verdict.WARN, wrong=Verdict.FAIL)
+@check(
+    "accelerator.p2p",
+    ok=Verdict.OK,
+    slow=Verdict.WARN,
+    slow_device=Verdict.WARN,
+    wrong=Verdict.FAIL,
+)
 def pairs(view: View) -> Cases:
-    """Pairs that are slower than others of the same kind of link; PASS speaks of the data only."""
+    """
+    Pairs that are slower than others of the same kind of link; PASS speaks of the data only.
+
+    Where a tool does not name the kind of link, a slow pair may be one that has a slower link.
+    """
     for test in (*view.node.facts.each(CopyTest), *view.job.each(CopyTest)):
         kinds: dict[str, list[Transfer]] = {}
         for item in test.transfers:
-            kinds.setdefault(_kind(item), []).append(item)
+            if item.link is not None:
+                kinds.setdefault(_kind(item), []).append(item)
             if item.valid is False:
                 yield case("wrong", f"{item.source}-{item.target}", tool=test.tool)
         for kind, items in kinds.items():
             if len(items) < _FEWEST:
                 continue
             usual = median(item.effective for item in items)
-            slow: dict[str, list[float]] = {}
-            for item in items:
-                if item.effective < _SLOW_PAIR * usual:
-                    name = "-".join(sorted((item.source, item.target), key=_natural))
-                    slow.setdefault(name, []).append(item.effective)
-            for name, speeds in slow.items():
-                told = " and ".join(f"{speed:g}" for speed in dict.fromkeys(speeds))
+            slow = [item for item in items if item.effective < _SLOW_PAIR * usual]
+            if device := _common(slow, items):
+                told = (
+                    f"{min(i.effective for i in slow):g} to {max(i.effective for i in slow):g} GB/s"
+                )
+                yield case(
+                    "slow-device", device, observed=told, expected=f"{usual:g} GB/s", kind=kind
+                )
+                continue
+            speeds: dict[str, list[float]] = {}
+            for item in slow:
+                name = "-".join(sorted((item.source, item.target), key=_natural))
+                speeds.setdefault(name, []).append(item.effective)
+            for name, each in speeds.items():
+                told = " and ".join(f"{speed:g}" for speed in dict.fromkeys(each))
                 yield case(
                     "slow", name, observed=f"{told} GB/s", expected=f"{usual:g} GB/s", kind=kind
                 )
@@ -196,11 +251,50 @@ def pairs(view: View) -> Cases:
                 yield case("ok", kind, observed=f"{usual:g} GB/s", count=len(items))
 
 
+def _common(slow: Sequence[Transfer], items: Sequence[Transfer]) -> str | None:
+    """The accelerator of which all links of a kind are slow, and no others."""
+    pairs = {frozenset((item.source, item.target)) for item in slow}
+    if len(pairs) < 2:
+        return None
+    ends = frozenset.intersection(*pairs)
+    for end in ends:
+        if all(item in slow for item in items if end in (item.source, item.target)):
+            return end if end.rpartition("#")[1] else None
+    return None
+
+
 def _kind(item: Transfer) -> str:
     ends = sorted(re.sub(r"[#\d]+$", "", end) for end in (item.source, item.target))
-    return f"{item.link or 'link'} {ends[0]}-{ends[1]}"
+    return f"{item.link} {ends[0]}-{ends[1]}"
 
 
 def _natural(text: str) -> tuple[str, int]:
     digits = re.search(r"\d+$", text)
     return (text[: digits.start()], int(digits[0])) if digits else (text, -1)
+
+
+@check(
+    "accelerator.diagnosis",
+    ok=Verdict.OK,
+    failed=Verdict.FAIL,
+    warned=Verdict.WARN,
+    not_run=Verdict.SKIP,
+)
+def diagnosis(view: View) -> Cases:
+    """What the vendor's own diagnosis says; a test that was left out says nothing."""
+    tests = view.node.facts.each(Diagnostic)
+    passed = [item for item in tests if item.result == "Pass"]
+    bad = [item for item in tests if item.result in ("Fail", "Warn")]
+    for item in bad:
+        where = ", ".join(f"GPU {number}" for number in item.accelerators)
+        yield case(
+            "failed" if item.result == "Fail" else "warned",
+            f"{item.name} ({where})" if where else item.name,
+            test=item.tool,
+            observed=item.detail or item.result,
+        )
+    for tool in dict.fromkeys(item.tool for item in tests):
+        if any(item.tool == tool for item in bad):
+            continue
+        count = sum(item.tool == tool for item in passed)
+        yield case("ok" if count else "not-run", tool, test=tool, observed=count)

@@ -22,7 +22,7 @@ _NUMBERS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]|Device ([0-9a-f]{4}):([0
 _DEVICE = re.compile(r" Device ([0-9a-f]{4})\b")
 _TAIL = re.compile(r" \((?:rev|prog-if) [^)]*\)")
 _DUMP = re.compile(r"([0-9a-f]{2,3}):((?: [0-9a-f]{2}){1,16})$")
-_FLAG = re.compile(r"([A-Za-z][\w-]*?)([+-])(?=[\s,;]|$)")
+_FLAG = re.compile(r"(?<![\w-])([A-Za-z][\w-]{0,24}?)([+-])(?=[\s,;]|$)")
 _CAPABILITY = re.compile(r"Capabilities: \[([0-9a-f]{2,3})(?: v\d+)?\] (.*)")
 _BYTES = re.compile(r"(MaxPayload|MaxReadReq) (\d{3,4}) bytes")
 _SPEED = re.compile(r"Speed (\d+(?:\.\d)?)GT/s(?: \((\w+)\))?")

@@ -21,8 +21,11 @@ class LaunchCommand:
     program: str  # "mpirun", as it was typed: also "/opt/maca/ompi/bin/mpirun"
     ranks: int | None = None
     hosts: tuple[str, ...] = ()
+    slots: tuple[tuple[str, int | None], ...] = ()  # as -host gives them: ("n1", 8)
+    hostfile: str | None = None
     rankfile: str | None = None
     prefix: str | None = None
+    oversubscribes: bool = False  # more processes than slots are allowed
     mca: Mapping[str, str] = field(default_factory=_empty)
     exports: Mapping[str, str] = field(default_factory=_empty)
     application: tuple[str, ...] = ()
@@ -45,11 +48,13 @@ class Placement:
 
 @dataclass(frozen=True)
 class RankFile:
-    """Lines ``rank N=HOST slot=LIST``."""
+    """Lines ``rank N=HOST slot=LIST``; ``path`` "" = not known. Not complete: it was filtered."""
 
     IDENTITY: ClassVar = ()
 
     placements: tuple[Placement, ...]
+    path: str = ""
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class HostFile:
     IDENTITY: ClassVar = ()
 
     hosts: tuple[tuple[str, int | None], ...]
+    path: str = ""
+    complete: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""Network interfaces: ``ip addr``, ``ip link``, ``ethtool``, bonds, and their files in sysfs."""
+"""Interfaces: ``ip addr``, ``ip link``, ``ifconfig``, ``ethtool``, bonds, and files in sysfs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from ipaddress import ip_network
 from itertools import pairwise
 
 from rackready.facts.model import NetDevice
@@ -22,6 +23,20 @@ _BRIEF = re.compile(
 )
 _BRIEF_MAC = re.compile(r"([0-9a-f]{2}(?::[0-9a-f]{2}){5,19})\s+<([A-Z0-9_,-]{0,300})>")
 _BRIEF_ADDRESS = re.compile(r"[0-9a-fA-F:.]{2,45}(?:/\d{1,3})?$")
+# net-tools since 2.0 (RHEL 7, Debian 9) and before it.
+_CONFIG = re.compile(
+    rf"({_NAME})(?::\w{{1,15}})?: flags=\d{{1,10}}<([A-Z,]{{0,300}})>  mtu (\d{{1,6}})$"
+)
+_OLD_CONFIG = re.compile(rf"({_NAME})(?::\w{{1,15}})? +Link encap:")
+_OLD_MAC = re.compile(r"Ethernet  HWaddr ((?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})\b")
+_CONFIG_V4 = re.compile(
+    r"inet (?:addr:)?(\d[\d.]{6,14})\b.{0,60}?(?:netmask |Mask:)([\d.]{7,15})\b"
+)
+_CONFIG_V6 = re.compile(
+    r"inet6 (?:addr: ?([0-9a-f:]{2,45}/\d{1,3})|([0-9a-f:]{2,45})  prefixlen (\d{1,3}))"
+)
+_CONFIG_MAC = re.compile(r"ether ((?:[0-9a-f]{2}:){5}[0-9a-f]{2})\b")
+_OLD_FLAGS = re.compile(r"([A-Z][A-Z ]{1,200}?) {1,4}MTU:(\d{1,6})\b")
 _BOND_MODES = {
     "balance-rr": 0,
     "load balancing (round-robin)": 0,
@@ -106,7 +121,8 @@ def _with_line(device: NetDevice, line: str, addresses: dict[str, list[str]]) ->
 
 
 def _with_addresses(device: NetDevice, addresses: dict[str, list[str]]) -> NetDevice:
-    found = addresses.get(device.name)
+    # IPv4 first, as ip lists them: ifconfig has the addresses of aliases behind those of IPv6.
+    found = sorted(addresses.get(device.name, ()), key=lambda address: ":" in address)
     return replace(device, addresses=tuple(found)) if found else device
 
 
@@ -121,6 +137,55 @@ def _brief(match: re.Match[str]) -> NetDevice:
         return replace(device, mac=mac[1], enabled="UP" in flags)
     found = tuple(word for word in (rest or "").split() if _BRIEF_ADDRESS.match(word))
     return replace(device, addresses=found or None)
+
+
+def read_ifconfig(output: Output) -> Iterator[NetDevice]:
+    """``ifconfig`` of both generations; an alias (``eth0:1``) is one more address of its device."""
+    device: NetDevice | None = None
+    addresses: dict[str, list[str]] = {}
+    for line in output.lines():
+        head = _CONFIG.match(line)
+        old = None if head else _OLD_CONFIG.match(line)
+        named = head or old
+        if named and device is not None and named[1] == device.name:
+            continue  # an alias
+        if head:
+            if device is not None:
+                yield _with_addresses(device, addresses)
+            flags = head[2].split(",")
+            device = _configured(NetDevice(head[1]), flags, int(head[3]))
+        elif old:
+            if device is not None:
+                yield _with_addresses(device, addresses)
+            mac = _OLD_MAC.match(line, old.end())
+            device = NetDevice(old[1], mac=mac[1].lower() if mac else None)
+        elif device is None:
+            continue
+        elif four := _CONFIG_V4.match(line):
+            address = f"{four[1]}/{_bits(four[2])}" if _bits(four[2]) is not None else four[1]
+            addresses.setdefault(device.name, []).append(address)
+        elif six := _CONFIG_V6.match(line):
+            addresses.setdefault(device.name, []).append(six[1] or f"{six[2]}/{six[3]}")
+        elif mac := _CONFIG_MAC.match(line):
+            device = replace(device, mac=mac[1])
+        elif state := _OLD_FLAGS.match(line):
+            device = _configured(device, state[1].split(), int(state[2]))
+    if device is not None:
+        yield _with_addresses(device, addresses)
+
+
+def _configured(device: NetDevice, flags: list[str], mtu: int) -> NetDevice:
+    kinds = {"LOOPBACK": "loopback", "MASTER": "bond"}
+    kind = next((kind for flag, kind in kinds.items() if flag in flags), None)
+    return replace(device, mtu=mtu, kind=kind, enabled="UP" in flags)
+
+
+def _bits(mask: str) -> int | None:
+    """``255.255.255.0`` -> 24."""
+    try:
+        return ip_network(f"0.0.0.0/{mask}").prefixlen
+    except ValueError:
+        return None
 
 
 def read_bonding(output: Output) -> Iterator[NetDevice]:
@@ -188,6 +253,13 @@ READERS = (
         shape=r"^\d+: [A-Za-z][\w.@-]*: <[A-Z0-9_,-]*> mtu \d+ |^\d+: [\w.@-]+ +inet6? \S+/\d"
         r"|^[a-z][\w.@-]* +(?:UP|DOWN|UNKNOWN) +"
         r"(?:[0-9a-f.:]{4,40}/\d|[0-9a-f]{2}(?::[0-9a-f]{2}){5} )",
+    ),
+    reader(
+        "ifconfig",
+        read_ifconfig,
+        # anything behind the name but -a and the like changes the interface
+        command=rf"ifconfig(?:\s+-[asv])*(?:\s+{_NAME})?$",
+        shape=r"^[a-zA-Z][\w.:-]*: flags=\d+<[A-Z,]*>  mtu \d+$|^[a-zA-Z][\w.:-]* +Link encap:",
     ),
     reader(
         "cat /proc/net/bonding/bond0",

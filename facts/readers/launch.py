@@ -20,13 +20,17 @@ from rackready.facts.parts.launch import (
 from rackready.facts.readers.reader import Output, reader
 
 _PROGRAM = re.compile(r"(?:^|[\s;&|(])((?:\S*/)?(?:mpirun|mpiexec(?:\.\w+)?|prterun|orterun))\s")
-_COUNT = ("-n", "-np", "--n", "--np", "-c")
-_MCA = ("-mca", "--mca", "--prtemca", "--pmixmca", "-gmca", "--gmca")
+_COUNT = ("-n", "-np", "-c")
+_MCA = ("-mca", "-prtemca", "-pmixmca", "-gmca")
 _TAKE_ONE = {
-    "--bind-to", "--map-by", "--rank-by", "-wdir", "--wdir", "-path", "--path", "-N",
-    "--npernode", "-npernode", "--timeout", "--output", "--stdin", "-tune", "--tune", "-am", "--am",
-    "--report-uri", "-ppr", "--ppr", "--cpu-list", "--cpu-set", "-x",
+    "-bind-to", "-map-by", "-rank-by", "-wdir", "-path", "-N", "-npernode", "-timeout", "-output",
+    "-stdin", "-tune", "-am", "-report-uri", "-ppr", "-cpu-list", "-cpu-set", "-output-filename",
+    "-personality", "-app", "-wd", "-dvm-uri",
 }  # fmt: skip
+_HOSTFILE = ("-hostfile", "-machinefile", "-default-hostfile")
+_VARIABLE = re.compile(r"(?:export\s+|local\s+)?([A-Za-z_]\w{0,80})=([\w.,:/@+^=-]{0,4096})\s*;?$")
+_USED = re.compile(r"\$(?:\{(\w{1,81})\}|(\w{1,81}))")
+_BEFORE = re.compile(r"(?:^|\s)([A-Za-z_]\w{0,80})=(\S{0,1024})")
 _RANK = re.compile(r"rank\s+(\d{1,6})\s*=\s*(\S{1,255})\s+slots?\s*=\s*(\S{1,255})", re.IGNORECASE)
 _HOST = re.compile(
     r"([A-Za-z0-9][\w.-]{0,254})(?::(\d{1,5})|\s+(?:max[-_])?slots\s*=\s*(\d{1,5}).*)$"
@@ -42,18 +46,37 @@ def read_launch(output: Output) -> Iterator[LaunchCommand | Environment]:
     """
     A command at a prompt, and those in a script; lines that end with a backslash go on.
 
-    What it gives its processes with ``-x NAME=VALUE`` is their environment.
+    What it gives its processes with ``-x NAME=VALUE`` is their environment, and so is what stands
+    before the command.
     """
     joined = re.sub(r"\\\n\s*", " ", output.text)
-    lines = [output.command] if _PROGRAM.search(f" {output.command} ") else []
+    lines = [_typed(output)] if _PROGRAM.search(f" {output.command} ") else []
     lines += [line.strip() for line in joined.split("\n") if len(line) < 16_384]
+    variables: dict[str, str] = {}
     for line in lines:
-        found = None if line.startswith("#") else _PROGRAM.search(f" {line} ")
+        if line.startswith("#"):
+            continue
+        if match := _VARIABLE.match(line):
+            variables[match[1]] = match[2]
+        found = _PROGRAM.search(f" {line} ")
+        if found is None:
+            continue
+        line = _USED.sub(lambda m: variables.get(m[1] or m[2], m[0]), line)
+        found = _PROGRAM.search(f" {line} ")
         if found and (launch := _launch(line[max(found.start(1) - 1, 0) :])):
             yield launch
             given = {name: value for name, value in launch.exports.items() if value}
             if given:
                 yield Environment(f"{launch.program} -x", MappingProxyType(given))
+            before = dict(_BEFORE.findall(line[: max(found.start(1) - 1, 0)]))
+            if before:
+                yield Environment(f"before {launch.program}", MappingProxyType(before))
+
+
+def _typed(output: Output) -> str:
+    """The command with the assignments before it, as far as its line is not a loop."""
+    line = output.line.strip()
+    return line if line.endswith(output.command) else output.command
 
 
 def _launch(line: str) -> LaunchCommand | None:
@@ -62,22 +85,27 @@ def _launch(line: str) -> LaunchCommand | None:
     except ValueError:
         words = line.split()
     ranks: int | None = None
-    hosts: list[str] = []
-    rankfile = prefix = None
+    hosts: list[tuple[str, int | None]] = []
+    hostfile = rankfile = prefix = None
+    oversubscribes = False
     mca: dict[str, str] = {}
     exports: dict[str, str] = {}
     at = 1
     while at < len(words) and words[at].startswith("-"):
-        word, value = words[at], words[at + 1] if at + 1 < len(words) else ""
-        name, equals, attached = word.partition("=")
-        step = 2
+        # Open MPI takes -host, --host and, of the newer ones, --host=NAME.
+        word, equals, attached = words[at].removeprefix("-").partition("=")
+        word = word if word.startswith("-") else f"-{word}"
+        value = attached if equals else words[at + 1] if at + 1 < len(words) else ""
+        step = 1 if equals else 2
         if word in _COUNT:
-            ranks = int(value) if value.isdecimal() else None
-        elif word in ("-host", "--host", "-H"):
-            hosts += [part.partition(":")[0] for part in value.split(",") if part]
-        elif word in ("--rankfile", "-rf", "-rankfile", "--rf"):
+            ranks = int(value) if value.isdecimal() and len(value) < 10 else None
+        elif word in ("-host", "-H"):
+            hosts += [_host(part) for part in value.split(",") if part]
+        elif word in ("-rankfile", "-rf"):
             rankfile = value
-        elif word in ("--prefix", "-prefix"):
+        elif word in _HOSTFILE:
+            hostfile = value
+        elif word == "-prefix":
             prefix = value
         elif word in _MCA:
             mca[value] = words[at + 2] if at + 2 < len(words) else ""
@@ -85,26 +113,34 @@ def _launch(line: str) -> LaunchCommand | None:
         elif word == "-x":
             key, _, given = value.partition("=")
             exports[key] = given
-        elif equals:
+        elif word not in _TAKE_ONE:
             step = 1
-            prefix = attached if name == "--prefix" else prefix
-        elif word not in _TAKE_ONE and word not in ("--hostfile", "-hostfile", "--machinefile"):
-            step = 1
-        if word == "--map-by" and "rankfile:file=" in value:
-            rankfile = value.partition("rankfile:file=")[2]
+        if word == "-map-by" and "rankfile:file=" in value.lower():
+            rankfile = value[value.lower().index("rankfile:file=") + 14 :].partition(":")[0]
+        oversubscribes |= word == "-oversubscribe"
+        oversubscribes |= word == "-map-by" and ":oversubscribe" in value.lower()
         at += step
     if not words:
         return None
     return LaunchCommand(
         program=words[0],
         ranks=ranks,
-        hosts=tuple(dict.fromkeys(hosts)),
+        hosts=tuple(dict.fromkeys(name for name, _ in hosts)),
+        slots=tuple(hosts),
+        hostfile=hostfile,
         rankfile=rankfile,
         prefix=prefix,
+        oversubscribes=oversubscribes,
         mca=MappingProxyType(mca),
         exports=MappingProxyType(exports),
         application=tuple(words[at:]),
     )
+
+
+def _host(part: str) -> tuple[str, int | None]:
+    """``n1:8`` with its slots; None where it has no number, or one that is no number."""
+    name, _, slots = part.partition(":")
+    return name, int(slots) if slots.isdecimal() and len(slots) < 10 else None
 
 
 def read_rankfile(output: Output) -> Iterator[RankFile]:
@@ -114,7 +150,12 @@ def read_rankfile(output: Output) -> Iterator[RankFile]:
         if (match := _RANK.match(line))
     ]
     if found:
-        yield RankFile(tuple(found))
+        yield RankFile(tuple(found), _path(output), not output.filters)
+
+
+def _path(output: Output) -> str:
+    """The file that ``cat`` was given; "" where the shape alone tells what the output is."""
+    return next(iter(output.arguments()), "") if output.line else ""
 
 
 def read_hostfile(output: Output) -> Iterator[HostFile]:
@@ -124,7 +165,7 @@ def read_hostfile(output: Output) -> Iterator[HostFile]:
             slots = match[2] or match[3]
             found.append((match[1], int(slots) if slots else None))
     if found:
-        yield HostFile(tuple(found))
+        yield HostFile(tuple(found), _path(output), not output.filters)
 
 
 def read_mca_file(output: Output) -> Iterator[McaFile]:

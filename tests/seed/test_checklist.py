@@ -1,9 +1,10 @@
 """
 The documents that the project was made from, row by row: nothing is forgotten.
 
-A row has its line, kind and area in the document, and one of: ``honoured``, where (pointers that
-are followed here); ``refused``, why; ``step``, the step of the roadmap with which it comes. Rows of
-the steps that are done say ``because`` where they come later after all.
+A row has its line, kind and area in the document, its subject in a few words, and one of:
+``honoured``, where (pointers that are followed here); ``refused``, why; ``step``, the step of the
+roadmap with which it comes. Rows of the steps that are done say ``because`` where they come later
+after all.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ def exists(pointer: str) -> bool:
         file, _, keys = name.partition(": ")
         data: Any = yaml.safe_load((ROOT / "profiles" / file).read_text())
         return reduce(lambda part, key: (part or {}).get(key), keys.split("."), data) is not None
+    if kind == "probe":
+        return name in (ROOT / "facts" / "probe.sh").read_text()
+    if kind == "test":
+        return name.startswith("tests/") and (ROOT / name).is_file()
     if kind == "module":
         module, _, attribute = name.partition(":")
         return hasattr(import_module(module), attribute)
@@ -63,7 +68,9 @@ def test_every_row_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_has_one_state(name: str) -> None:
     for identity, row in DOCUMENTS[name].items():
-        assert {"line", "kind", "area"} <= row.keys(), identity
+        assert {"line", "kind", "area", "subject"} <= row.keys(), identity
+        assert 2 <= len(row["subject"].split()) <= 12, identity
+        assert "because" not in row or "step" in row, identity
         assert len(row.keys() & {"honoured", "refused", "step"}) == 1, identity
         assert row.get("step", 3) in STEPS, f"{identity}: this step is done"
         assert row.get("refused", "x").strip(), identity
@@ -88,6 +95,8 @@ def test_every_pointer_points_at_something(name: str) -> None:
         "template etc/nothing",
         "profile metax.yaml: pcie.nothing",
         "module rackready.wiring:Nothing",
+        "probe show cat /proc/nothing",
+        "test tests/seed/nothing.py",
     ],
 )
 def test_a_wrong_pointer_is_found(pointer: str) -> None:

@@ -101,9 +101,10 @@ class ProgramPath:
 
 @dataclass(frozen=True)
 class LaunchFailure:
-    """What Open MPI said: ``kind`` is one of the reader's, ``values`` its details."""
+    """What Open MPI said: ``kind`` is one of the reader's, ``values`` its details, ``host`` who."""
 
     IDENTITY: ClassVar = ()
 
     kind: str
     values: tuple[str, ...] = ()
+    host: str = ""

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from types import MappingProxyType
 
+from rackready.facts.commands import simple_commands
 from rackready.facts.parts.host import Environment
 from rackready.facts.parts.launch import (
     CpuList,
@@ -36,9 +37,10 @@ _HOST = re.compile(
     r"([A-Za-z0-9][\w.-]{0,254})(?::(\d{1,5})|\s+(?:max[-_])?slots\s*=\s*(\d{1,5}).*)$"
 )
 _PARAMETER = re.compile(r"([a-z][a-z0-9_]{2,80})\s*=\s*(.*)$")
-_REMOTE = re.compile(
-    r"(?:/\S{0,80}/)?ssh\s+(?:-\S+\s+(?:\w+=\S+\s+)?)*(?:\w+@)?(\S+)\s+['\"]?(.*?)['\"]?$"
-)
+_SHOWN = re.compile(r"\bcat\s+([^\s|;&<>-][^\s|;&<>]{0,300})")
+_ASKED = re.compile(r"(?:which|command -v|type(?: -[pP])?)\s+([\w .-]{1,200})")
+_NOT_FOUND = re.compile(r"(?:([\w.-]{1,255}): )?which: no ([\w.+-]{1,80}) in \(")
+_SSH_TAKES = "BbcDEeFIiJLlmOoPpQRSWw"  # options of ssh with a value
 _NUMA = re.compile(r"NUMA node(\d{1,4}) CPU\(s\):\s+([\d,-]{1,400})$")
 
 
@@ -154,8 +156,9 @@ def read_rankfile(output: Output) -> Iterator[RankFile]:
 
 
 def _path(output: Output) -> str:
-    """The file that ``cat`` was given; "" where the shape alone tells what the output is."""
-    return next(iter(output.arguments()), "") if output.line else ""
+    """The file that ``cat`` was given; "" where only the shape tells what the output is."""
+    found = _SHOWN.search(output.line)
+    return found[1] if found else ""
 
 
 def read_hostfile(output: Output) -> Iterator[HostFile]:
@@ -187,22 +190,62 @@ def read_cpus(output: Output) -> Iterator[CpuList]:
 
 def read_which(output: Output) -> Iterator[ProgramPath]:
     """``which A B`` and ``ssh HOST 'which A; echo $PATH'``: a line for each that was found."""
-    remote = _REMOTE.match(output.command)
-    host, command = (remote[1], remote[2]) if remote else ("", output.command)
-    asked = re.search(r"(?:which|command -v|type -p)\s+([\w .-]{1,200})", command)
-    paths = [line for line in output.lines() if line.startswith("/") and ":" not in line]
-    for program in asked[1].split() if asked else ():
-        if program.startswith("-"):
-            continue
-        path = next((p for p in paths if p.rpartition("/")[2] == program), "")
+    host, command = _remote(output.command)
+    asked = _ASKED.search(command)
+    programs = [word for word in asked[1].split() if word[0] != "-"] if asked else []
+    rows = _own_rows(output, command)
+    if rows is None:
+        return
+    paths = [word for row in rows for word in row.split() if word.startswith("/")]
+    for program in programs:
+        path = next((p for p in paths if ":" not in p and p.rpartition("/")[2] == program), "")
         yield ProgramPath(host, program, path)
+    for row in rows:
+        if (match := _NOT_FOUND.match(row)) and match[2] not in programs:
+            yield ProgramPath(match[1] or host, match[2], "")
+
+
+def _remote(command: str) -> tuple[str, str]:
+    """Host ("" = this one) and command of ``ssh -p 22 root@HOST 'COMMAND'``."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    if not words or words[0].rpartition("/")[2] != "ssh":
+        return "", command
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        # -p 22 and -o NAME=VALUE take the next word; -p22 has its value with it.
+        at += 2 if words[at][-1] in _SSH_TAKES and len(words[at]) == 2 else 1
+    if at >= len(words):
+        return "", command
+    return words[at].rpartition("@")[2], " ".join(words[at + 1 :])
+
+
+def _own_rows(output: Output, command: str) -> list[str] | None:
+    """What this one of several hosts printed, in a loop over them; None where it can't be told."""
+    rows = list(output.lines())
+    sisters = [item.command for item in simple_commands(output.line)] if output.line else []
+    sisters = [item for item in sisters if _remote(item)[0] and _remote(item)[1] == command]
+    if len(sisters) < 2 or output.command not in sisters or not rows:
+        return rows
+    parts: list[list[str]] = [[]]
+    for row in rows:
+        parts[-1].append(row)
+        # A list of folders ends what a host printed; without it, each has printed one line.
+        if ":" in row if "echo $PATH" in command else True:
+            parts.append([])
+    if len(parts) - 1 != len(sisters) or parts[-1]:
+        return None
+    return parts[sisters.index(output.command)]
 
 
 READERS = (
     reader(
         "which mpirun",
         read_which,
-        command=r"(?:which|command -v|type -p)\s|ssh\s[^\n]{0,300}?(?:which|command -v|type -p)\s",
+        command=r"(?:which|command -v|type)\s|ssh\s[^\n]{0,300}?\b(?:which|command -v|type)\s",
+        shape=r"^(?:[\w.-]{1,255}: )?which: no (?:mpirun|orted|prted|prterun) in \(",
     ),
     reader(
         "script that launches",

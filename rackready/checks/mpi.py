@@ -157,7 +157,9 @@ def _common_network(rack: Rack) -> IPv4Network | None:
 def _shared(rack: Rack) -> Cases:
     """Bridges with the same address on several hosts: a peer's address is then one's own."""
     if not _launches(rack) and not any(
-        f.kind == "connect" for _, facts in rack.sources() for f in facts.each(LaunchFailure)
+        f.kind in ("connect", "wrong-peer")
+        for _, facts in rack.sources()
+        for f in facts.each(LaunchFailure)
     ):
         return
     if any(any(_parameters(rack, f"{name}_if_include")) for name in ("btl_tcp",)):
@@ -182,7 +184,14 @@ def _shared(rack: Rack) -> Cases:
             )
 
 
-@rack_check("mpi.launch", ok=Verdict.OK, daemon_not_found=Verdict.FAIL, slots=Verdict.FAIL)
+@rack_check(
+    "mpi.launch",
+    ok=Verdict.OK,
+    daemon_not_found=Verdict.FAIL,
+    daemon_library=Verdict.FAIL,
+    slots=Verdict.FAIL,
+    as_root=Verdict.FAIL,
+)
 def launch(rack: Rack) -> Cases:
     """A shell that is not interactive finds other programs than a login does."""
     paths = [item for _, facts in rack.sources() for item in facts.each(ProgramPath)]
@@ -191,12 +200,20 @@ def launch(rack: Rack) -> Cases:
     where = prefix or local.removesuffix("/bin/mpirun") or "PREFIX"
     failures = [item for _, facts in rack.sources() for item in facts.each(LaunchFailure)]
     for item in failures:
-        if item.kind == "daemon-not-found":
-            daemon = item.values[0]
+        if item.kind in ("daemon-not-found", "daemon-not-there"):
+            daemon = item.values[-1]
             hosts = [p.host for p in paths if p.host and p.program == daemon and not p.path]
-            yield case("daemon-not-found", ", ".join(hosts) or "a host", daemon=daemon, where=where)
+            named = item.host or ", ".join(hosts) or "a host"
+            yield case("daemon-not-found", named, daemon=daemon, where=where)
+        elif item.kind == "daemon-library":
+            daemon, library = item.values
+            yield case(
+                "daemon-library", item.host or "a host", daemon=daemon, library=library, where=where
+            )
         elif item.kind == "slots":
             yield case("slots", "slots", observed=item.values[0])
+        elif item.kind == "as-root":
+            yield case("as-root", item.values[0])
     if not failures:
         for path in paths:
             if path.program in ("orted", "prted") and path.host:

@@ -139,10 +139,12 @@ def shared_out(line: str, text: str) -> tuple[tuple[Simple, str], ...]:
         for item in simple_commands(line)
         if item.program not in ("cd", "export", "set", "sleep", "source", ".", "true", "unset")
     ]
+    split = [part for item in commands for part in _each_file(item)]
     body = text.split("\n")
     if body and not body[-1]:
         body.pop()
-    split = [part for item in commands for part in _each_file(item)]
+    while len(body) > len(split) and not body[-1].strip():
+        body.pop()  # a gap that somebody left before the next prompt
     if len(split) > 1 and all(map(_prints_a_line, split)) and len(split) == len(body):
         return tuple(zip(split, (f"{row}\n" for row in body), strict=True))
     if len(commands) <= 1:

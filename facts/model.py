@@ -227,6 +227,15 @@ class RdmaDevice:
     node_guid: str | None = None
 
 
+def _join_addresses(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The longer list of each family: ``ip -4 addr`` and old tools show a part of what there is."""
+    for family in (False, True):
+        left, right = ({item for item in both if (":" in item) is family} for both in (one, other))
+        if not (left <= right or right <= left):
+            return None
+    return tuple(dict.fromkeys((*one, *other)))
+
+
 @dataclass(frozen=True, slots=True)
 class NetDevice:
     IDENTITY: ClassVar = (("name",),)
@@ -238,7 +247,9 @@ class NetDevice:
     state: str | None = None  # operstate: "up", "down"
     speed: int | None = None  # Mb/s
     port: int | None = None  # dev_port: which port of the card, from 0
-    addresses: tuple[str, ...] | None = None  # "10.2.1.5/24"
+    addresses: tuple[str, ...] | None = field(  # "10.2.1.5/24"
+        default=None, metadata={"join": _join_addresses}
+    )
     kind: str | None = None  # "bond", "vlan", "veth", "loopback"
     master: str | None = None  # the bond or bridge it belongs to
     members: tuple[str, ...] | None = None  # of a bond

@@ -18,6 +18,9 @@ class Fact(Protocol):
     one accelerator. Facts of one thing are merged; what one leaves open (None, an empty tuple or
     mapping) the other fills. ``((),)`` is for what a host has one of; ``()`` for what just happened
     and is kept as it is, such as a line of a log.
+
+    A field with ``join`` in its metadata says itself what two different values of it make together:
+    that function returns None where they disagree.
     """
 
     IDENTITY: ClassVar[tuple[tuple[str, ...], ...]]
@@ -27,6 +30,7 @@ class Fact(Protocol):
 F = TypeVar("F")
 Conflict = Callable[[str], None]
 """Takes one sentence about two outputs that do not agree."""
+_Field = tuple[str, object, Callable[[Any, Any], Any] | None]  # name, default, join
 
 
 class Facts:
@@ -83,15 +87,19 @@ class Facts:
 def merged(one: F, other: F, conflict: Conflict) -> F:
     """Two facts about one thing as one; where both say something and differ, ``one`` wins."""
     values: dict[str, Any] = {}
-    for name, default in _fields_of(one):
+    for name, default, join in _fields_of(one):
         left, right = getattr(one, name), getattr(other, name)
         if left == right or _is_open(right, default):
             continue
-        open_yet = _is_open(left, default)
-        values[name] = right if open_yet else _both(one, name, left, right, conflict)
+        if _is_open(left, default):
+            values[name] = right
+        elif join and (joined := join(left, right)) is not None:
+            values[name] = joined
+        else:
+            values[name] = _both(one, name, left, right, conflict)
     if not values:
         return one
-    kept = {name: getattr(one, name) for name, _ in _fields_of(one)}
+    kept = {name: getattr(one, name) for name, _, _ in _fields_of(one)}
     return type(one)(**{**kept, **values})
 
 
@@ -132,11 +140,13 @@ def _is_keyed(value: object) -> bool:
     return isinstance(value, tuple) and bool(value) and bool(getattr(value[0], "IDENTITY", ()))
 
 
-def _fields_of(fact: object) -> tuple[tuple[str, object], ...]:
+def _fields_of(fact: object) -> tuple[_Field, ...]:
     return _fields(type(fact))  # type: ignore[arg-type] # mypy takes classes for unhashable
 
 
 @cache
-def _fields(kind: type) -> tuple[tuple[str, object], ...]:
-    """Names and defaults."""
-    return tuple((f.name, None if f.default is MISSING else f.default) for f in fields(kind))
+def _fields(kind: type) -> tuple[_Field, ...]:
+    return tuple(
+        (f.name, None if f.default is MISSING else f.default, f.metadata.get("join"))
+        for f in fields(kind)
+    )

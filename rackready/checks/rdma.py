@@ -113,13 +113,12 @@ def bond(view: View) -> Cases:
             continue
         devices = sorted({nic.rdma or "" for nic in nics})
         members = (master.members or ()) if master else ()
-        cards = {card(nic.bdf) for nic in nics if nic.bdf}
-        for member in members:
-            known = interfaces.get(member)
-            place = card(known.bdf) if known and known.bdf else _card_by_name(member)
-            # names tell less than addresses: they count where these are not known
-            if place and (len(cards) < 2 or (known and known.bdf)):
-                cards.add(place)
+        found = {interfaces[member].bdf for member in members if member in interfaces}
+        cards = {card(bdf) for bdf in (*found, *(nic.bdf for nic in nics)) if bdf}
+        if len(cards) < 2:
+            # Where addresses are not known, names tell; they are compared with each other only.
+            by_name = {place for member in members if (place := _card_by_name(member))}
+            cards = by_name if len(by_name) > 1 or not cards else cards
         mode = master.bond_mode if master else None
         values: dict[str, Any] = {
             "devices": ", ".join(devices),

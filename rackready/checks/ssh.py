@@ -131,10 +131,13 @@ def _times(lines: list[KnownHost]) -> int:
     """How often one file holds a key; lines of different files or cuts are no doubles."""
     files: set[tuple[str, str | None]] = {(i.source, i.file) for i in lines if i.file}
     files = files or {(lines[0].source, None)}
-    return max(
-        len({item.line for item in lines if (item.source, item.file or file) == (source, file)})
-        for source, file in files
-    )
+    most = 0
+    for source, file in files:
+        own = [item for item in lines if (item.source, item.file or file) == (source, file)]
+        # ssh-keygen -F names all lines of a host; what else shows the file may count otherwise.
+        found = [item for item in own if item.asked] or own
+        most = max(most, len({item.line for item in found}))
+    return most
 
 
 @rack_check(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from rackready.facts.model import Accelerator, Gid, KernelLog, PciFunction, RdmaDevice, RdmaPort
+from rackready.facts.model import (
+    Accelerator,
+    Gid,
+    KernelLog,
+    NetDevice,
+    PciFunction,
+    RdmaDevice,
+    RdmaPort,
+)
 from rackready.facts.parts.host import Environment
 from rackready.facts.parts.store import Facts, merged
 
@@ -42,6 +50,18 @@ def test_a_fact_joins_what_was_kept_apart() -> None:
     facts.add(Accelerator(index=3, bdf="0000:1b:00.0"))
     assert facts.each(Accelerator) == (Accelerator(3, "X", "0000:1b:00.0", uuid="u"),)
     assert facts.first(Accelerator, uuid="u") == facts.each(Accelerator)[0]
+
+
+def test_lists_of_addresses_are_joined_unless_they_disagree() -> None:
+    told: list[str] = []
+    facts = Facts([NetDevice("lo", addresses=("127.0.0.1/8",))])
+    facts.add(NetDevice("lo", addresses=("::1/128",)), told.append)
+    facts.add(NetDevice("lo", addresses=("127.0.0.1/8", "10.0.0.1/32")), told.append)
+    assert facts.each(NetDevice)[0].addresses == ("127.0.0.1/8", "::1/128", "10.0.0.1/32")
+    assert not told
+    facts.add(NetDevice("lo", addresses=("127.0.0.2/8",)), told.append)
+    assert facts.each(NetDevice)[0].addresses == ("127.0.0.1/8", "::1/128", "10.0.0.1/32")
+    assert len(told) == 1
 
 
 def test_mappings_are_joined() -> None:

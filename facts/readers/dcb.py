@@ -1,4 +1,4 @@
-"""``mlnx_qos`` and ``dcb``: trust, DSCP table, PFC and who speaks DCBX, by interface."""
+"""``mlnx_qos``, ``dcb`` and ``lldptool``: trust, DSCPs, PFC and who speaks DCBX."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rackready.facts.readers.reader import Output, reader
 from rackready.facts.readers.sysfs import number
 
 _INTERFACE = re.compile(r"(?:^|\s)(?:-i\s*|--interface[=\s])([\w.:@-]{1,32})(?=\s|$)")
+_SHORT = re.compile(r"\s-[a-zA-Z]{1,6}i\s+([\w.:@-]{1,32})(?=\s|$)")  # -ti eth0
 _DEV = re.compile(r"\bdev\s+([\w.:@-]{1,32})")
 _NAME = re.compile(r"[^\w\n]{0,8}([a-z][\w.-]{1,30})[^\w\n]{0,8}$")
 _ROW = re.compile(r"(?:prio:\s?(\d)\s+)?(?:dscp:)?((?:\d{1,2},){1,64})(?:\d{1,2})?$")
@@ -174,6 +175,38 @@ def _dcb_json(text: str, netdev: str, whole: bool, output: Output) -> Iterator[D
         pairs = item.get("dscp_prio")
         if isinstance(pairs, list):
             yield _app(netdev, (pair for pair in pairs if isinstance(pair, list)), whole)
+        order = item.get("order")
+        if isinstance(order, list) and order:
+            yield DcbPort(netdev, trust="dscp" if "dscp" in order else "pcp")
+        if item.get("lld_managed") is True:
+            yield DcbPort(netdev, dcbx="firmware")
+        elif item.get("host") is True:
+            yield DcbPort(netdev, dcbx="os")
+
+
+def read_lldptool(output: Output) -> Iterator[DcbPort | Service]:
+    """
+    ``lldptool -t -i NIC -V PFC``: what lldpad itself wants; that it answers shows that it runs.
+
+    A port that is willing takes what the switch says, so that its own flags prove nothing.
+    """
+    match = _INTERFACE.search(output.command) or _SHORT.search(output.command)
+    tlv, willing = "", True
+    for line in output.lines():
+        key, colon, value = (part.strip() for part in line.partition(":"))
+        if line.endswith(" TLV"):
+            tlv, willing = line, True
+            if line.startswith("IEEE 8021QAZ"):
+                yield Service("lldpad", active="active")
+        elif not colon or tlv != "IEEE 8021QAZ PFC TLV":
+            continue
+        elif key == "Willing":
+            willing = value != "no"
+        elif key == "PFC enabled" and not willing:
+            on = value.split()
+            if on == ["none"] or (on and all(word in "01234567" for word in on)):
+                flags = tuple(str(priority) in on for priority in range(8))
+                yield DcbPort(match[1] if match else "", pfc=flags)
 
 
 READERS = (
@@ -188,5 +221,11 @@ READERS = (
         read_dcb,
         command=r"dcb\s",
         shape=r"^(?:prio-pfc 0:(?:on|off) 1:o|dscp-prio \S{1,12}:\d\b)|^\{\"pfc_cap\":",
+    ),
+    reader(
+        "lldptool -t",
+        read_lldptool,
+        # -n asks for what the switch said, -T changes something
+        command=r"lldptool\s(?![^\n]{0,200}?-[a-zA-Z]{0,6}[nT])[^\n]{0,60}?-[a-zA-Z]{0,3}t",
     ),
 )

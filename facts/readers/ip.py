@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_network
 from itertools import pairwise
+from typing import Any
 
 from rackready.facts.model import NetDevice
+from rackready.facts.readers.json_output import items_of, number_of, objects, part_of, text_of
 from rackready.facts.readers.reader import Output, reader
 from rackready.facts.readers.sysfs import bdf, number
 
@@ -17,6 +19,7 @@ _HEAD = re.compile(rf"\d{{1,6}}: ({_NAME})(?:@([\w.-]{{1,32}}))?: <([A-Z0-9_,-]{
 _ONE_LINE = re.compile(rf"\d{{1,6}}: ({_NAME})(?:@[\w.-]{{1,32}})?\s+inet6? (.*)$")
 _ADDRESS = re.compile(r"inet6? ([0-9a-fA-F:.]{2,45})(?: peer \S{1,50})?(/\d{1,3})?")
 _MAC = re.compile(r"link/(\w{1,20}) ([0-9a-f]{2}(?::[0-9a-f]{2}){5,19})\b")
+_PARENT = re.compile(r"\bparentbus pci parentdev (\S{7,16})")
 _DETAIL = re.compile(r"(bond|vlan|veth|bridge|macvlan|ipvlan|vxlan|dummy)(?: |$)")
 _BRIEF = re.compile(
     rf"({_NAME})(?:@([\w.-]{{1,32}}))?\s+(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)(?:\s+(.*))?$"
@@ -57,9 +60,12 @@ _FILE = re.compile(rf"/sys/class/net/({_NAME})/(mtu|operstate|speed|address|carr
 
 
 def read_ip(output: Output) -> Iterator[NetDevice]:
-    """``ip addr`` and ``ip link``, also with ``-o``, ``-d`` and ``-br``; ``ip -o addr``."""
+    """``ip addr`` and ``ip link``, also with ``-o``, ``-d``, ``-br`` and ``-j``; ``ip -o addr``."""
     if output.command == "ip -o addr show" and not output.line:
         return  # the probe's own: read together with its listing of all interfaces
+    if (items := objects(output)) is not None:
+        yield from filter(None, map(_from_json, items))
+        return
     device: NetDevice | None = None
     addresses: dict[str, list[str]] = {}
     for line in output.lines():
@@ -90,23 +96,54 @@ def _device(head: re.Match[str]) -> NetDevice:
     name, parent, flags, rest = head.groups()
     words = rest.partition("\\")[0].split()
     fields = dict(pairwise(words))
-    state = fields.get("state", "").lower() or None
-    kind = None
-    if "LOOPBACK" in flags.split(","):
-        kind = "loopback"
-    elif parent and (parent.startswith("if") and parent[2:].isdigit()):
-        kind = "veth"  # its other end is in another network namespace
-    elif parent:
-        kind = "vlan"
-    elif "MASTER" in flags.split(","):
-        kind = "bond"
+    elsewhere = bool(parent) and parent.startswith("if") and parent[2:].isdigit()
     return NetDevice(
         name,
         mtu=number(fields.get("mtu")),
-        state=state,
-        kind=kind,
+        state=fields.get("state", "").lower() or None,
+        kind=_kind(flags.split(","), bool(parent), elsewhere),
         master=fields.get("master"),
         enabled="UP" in flags.split(","),
+    )
+
+
+def _kind(flags: list[str], below: bool, elsewhere: bool) -> str | None:
+    """
+    ``below``: it is bound to another interface; ``elsewhere``: to one in another network namespace.
+    """
+    if "LOOPBACK" in flags:
+        return "loopback"
+    if below or elsewhere:
+        return "veth" if elsewhere else "vlan"
+    return "bond" if "MASTER" in flags else None
+
+
+def _from_json(item: Mapping[str, Any]) -> NetDevice | None:
+    """An interface of ``ip -j addr`` or ``ip -j link``; None for what is none."""
+    name = text_of(item, "ifname")
+    if name is None or not re.fullmatch(_NAME, name) or "port" in item or "node_type" in item:
+        return None
+    flags = [flag for flag in items_of(item, "flags") if isinstance(flag, str)]
+    mac = text_of(item, "address") or ""
+    mode = text_of(part_of(part_of(item, "linkinfo"), "info_data"), "mode")
+    detail = _DETAIL.match(text_of(part_of(item, "linkinfo"), "info_kind") or "")
+    parent = text_of(item, "parentdev") if item.get("parentbus") == "pci" else None
+    addresses = [
+        f"{local}/{length}" if (length := number_of(address, "prefixlen")) is not None else local
+        for address in items_of(item, "addr_info")
+        if isinstance(address, dict) and (local := text_of(address, "local"))
+    ]
+    return NetDevice(
+        name,
+        bdf=bdf(parent) if parent else None,
+        mac=mac if _MAC.match(f"link/x {mac}") else None,
+        mtu=number_of(item, "mtu"),
+        state=(text_of(item, "operstate") or "").lower() or None,
+        addresses=tuple(sorted(addresses, key=lambda address: ":" in address)) or None,
+        kind=_kind(flags, "link" in item, "link_index" in item) or (detail[1] if detail else None),
+        master=text_of(item, "master"),
+        bond_mode=_BOND_MODES.get(mode or ""),
+        enabled="UP" in flags if "flags" in item else None,
     )
 
 
@@ -114,7 +151,8 @@ def _with_line(device: NetDevice, line: str, addresses: dict[str, list[str]]) ->
     if match := _ADDRESS.match(line):
         addresses.setdefault(device.name, []).append(match[1] + (match[2] or ""))
     elif match := _MAC.match(line):
-        device = replace(device, mac=match[2])
+        parent = _PARENT.search(line)
+        device = replace(device, mac=match[2], bdf=bdf(parent[1]) if parent else device.bdf)
     elif device.kind is None and (match := _DETAIL.match(line)):
         device = replace(device, kind=match[1])
     return device
@@ -252,7 +290,9 @@ READERS = (
         r"(?!\s+(?:set|del|delete|add|flush)\b)",
         shape=r"^\d+: [A-Za-z][\w.@-]*: <[A-Z0-9_,-]*> mtu \d+ |^\d+: [\w.@-]+ +inet6? \S+/\d"
         r"|^[a-z][\w.@-]* +(?:UP|DOWN|UNKNOWN) +"
-        r"(?:[0-9a-f.:]{4,40}/\d|[0-9a-f]{2}(?::[0-9a-f]{2}){5} )",
+        r"(?:[0-9a-f.:]{4,40}/\d|[0-9a-f]{2}(?::[0-9a-f]{2}){5} )"
+        r"|^\[ ?(?:\{\},){0,99}\{\s*(?:\"ifindex\": ?\d+,\s*)?\"ifname\": ?\"[\w.-]{1,32}\",\s*"
+        r"\"(?:link|link_index|flags|operstate)\":",
     ),
     reader(
         "ifconfig",

@@ -19,7 +19,9 @@ _HEAD = re.compile(
     r"(?: \[(?P<nn>[0-9a-f]{4})\])?: (?P<name>.*))"
 )
 _NUMBERS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]|Device ([0-9a-f]{4}):([0-9a-f]{4})\b")
+_PLAIN_NUMBERS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4})")
 _DEVICE = re.compile(r" Device ([0-9a-f]{4})\b")
+_BRACKETS = re.compile(r" \[[0-9a-f]{4}:[0-9a-f]{4}\]")
 _TAIL = re.compile(r" \((?:rev|prog-if) [^)]*\)")
 _DUMP = re.compile(r"([0-9a-f]{2,3}):((?: [0-9a-f]{2}){1,16})$")
 _FLAG = re.compile(r"(?<![\w-])([A-Za-z][\w-]{0,24}?)([+-])(?=[\s,;]|$)")
@@ -130,7 +132,7 @@ class _Entry:
 
 
 def read_lspci(output: Output) -> Iterator[PciFunction | AcsLines]:
-    """``lspci`` with any options, whole or filtered; the lines of a tree (-t) tell nothing here."""
+    """``lspci`` with any options, whole or filtered; but no tree (-t)."""
     entry: _Entry | None = None
     nameless: list[int] = []
     for line in output.lines():
@@ -150,27 +152,36 @@ def read_lspci(output: Output) -> Iterator[PciFunction | AcsLines]:
 
 def _function(head: re.Match[str]) -> PciFunction:
     bdf = sysfs.bdf(head[1]) or head[1]
-    if head["ids"]:
-        vendor, device = (int(part, 16) for part in head["ids"].split(":"))
-        name = "Virtual Function" if (vendor, device) in VIRTUAL else None
-        return PciFunction(
-            bdf, vendor=vendor, device=device, class_code=class_of(head["code"]), name=name
-        )
-    text = head["name"]
-    name = _TAIL.sub("", text).strip()
-    numbers = _NUMBERS.search(text)
-    known = [part for part in numbers.groups() if part] if numbers else []
-    device_only = None if known else _DEVICE.search(text)
-    code = head["nn"] or head["bare"]
+    vendor, device, name = named(head["ids"] or head["name"])
+    code = head["code"] or head["nn"] or head["bare"]
     return PciFunction(
         bdf,
-        vendor=int(known[0], 16) if known else vendor_of(text),
-        device=int(known[1], 16) if known else device_only and int(device_only[1], 16),
+        vendor=vendor,
+        device=device,
         class_code=class_of(code or head["class"].strip()),
         name=name,
         # all ones: the link is down, or the device has fallen off the bus
-        responds=False if "(rev ff)" in text else None,
+        responds=False if "(rev ff)" in (head["name"] or "") else None,
     )
+
+
+def named(text: str) -> tuple[int | None, int | None, str | None]:
+    """Vendor, device and name of what lspci calls a function; with -nn and -n its numbers."""
+    if plain := _PLAIN_NUMBERS.fullmatch(text):
+        ids = int(plain[1], 16), int(plain[2], 16)
+        return *ids, "Virtual Function" if ids in VIRTUAL else None
+    numbers = _NUMBERS.search(text)
+    known = [part for part in numbers.groups() if part] if numbers else []
+    device_only = None if known else _DEVICE.search(text)
+    vendor = int(known[0], 16) if known else vendor_of(text)
+    device = int(known[1], 16) if known else device_only and int(device_only[1], 16)
+    # The same name with -nn as without: "Device [9999:4001]" for "Device 9999:4001".
+    name = _BRACKETS.sub("", _TAIL.sub("", text)).strip()
+    if name == "Device" and known:
+        name = f"Device {':'.join(known)}"
+    elif name.endswith(" Device") and known:
+        name = f"{name} {known[1]}"
+    return vendor, device, name
 
 
 def _line(entry: _Entry, line: str) -> None:

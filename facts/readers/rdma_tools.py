@@ -9,6 +9,7 @@ from dataclasses import replace
 from rackready.facts.model import Gid, NetDevice, RdmaDevice, RdmaPort
 from rackready.facts.parts.rdma import DeviceList, VerbsLibrary
 from rackready.facts.readers.gids import full, is_zero, version_of
+from rackready.facts.readers.json_output import number_of, objects, text_of
 from rackready.facts.readers.reader import Output, reader
 
 _FIELD = re.compile(r"([A-Za-z][\w ]{1,40}?)\s*:\s*(.*)$")
@@ -156,20 +157,15 @@ def read_ibdev2netdev(output: Output) -> Iterator[RdmaDevice | NetDevice | Devic
 
 
 def read_links(output: Output) -> Iterator[RdmaDevice | DeviceList]:
-    """``rdma link``; the older form is ``1/1: mlx5_0/1: state ACTIVE ...``."""
+    """``rdma link``, also with ``-j``; the older form is ``1/1: mlx5_0/1: state ACTIVE ...``."""
     names = []
-    for line in output.lines():
-        match = _LINK.match(line)
-        if match is None:
-            continue
-        names.append(match[1])
-        words = match[3].split()
-        fields = dict(zip(words[::2], words[1::2], strict=False))
+    for name, number, fields in _links(output):
+        names.append(name)
         yield RdmaDevice(
-            match[1],
+            name,
             ports=(
                 RdmaPort(
-                    int(match[2]),
+                    number,
                     link_layer="InfiniBand" if "subnet_prefix" in fields else None,
                     state=_state(fields.get("state", "")),
                     physical_state=_physical(fields.get("physical_state", "")),
@@ -179,6 +175,20 @@ def read_links(output: Output) -> Iterator[RdmaDevice | DeviceList]:
         )
     if names and not output.filters:
         yield DeviceList("rdma link", tuple(dict.fromkeys(names)))
+
+
+def _links(output: Output) -> Iterator[tuple[str, int, dict[str, str]]]:
+    """Device, port and words of each link."""
+    items = objects(output)
+    for line in output.lines() if items is None else ():
+        if match := _LINK.match(line):
+            words = match[3].split()
+            yield match[1], int(match[2]), dict(zip(words[::2], words[1::2], strict=False))
+    for item in items or ():
+        # Old iproute2 has the port in the name too: "mlx5_0/1".
+        name, port = (text_of(item, "ifname") or "").partition("/")[0], number_of(item, "port")
+        if name and port is not None:
+            yield name, port, {key: value for key, value in item.items() if isinstance(value, str)}
 
 
 def read_ibstat(output: Output) -> Iterator[RdmaDevice]:
@@ -239,8 +249,13 @@ def read_ibstatus(output: Output) -> Iterator[RdmaDevice]:
 
 
 def read_dev(output: Output) -> Iterator[RdmaDevice]:
-    """``rdma dev``: ``0: mlx5_0: node_type ca fw 28.39 node_guid a088:...``."""
-    for line in output.lines():
+    """``rdma dev``, also with ``-j``: ``0: mlx5_0: node_type ca fw 28.39 node_guid a088:...``."""
+    items = objects(output)
+    for item in items or ():
+        if (name := text_of(item, "ifname")) and "node_type" in item:
+            made = guid(text_of(item, "node_guid") or "")
+            yield RdmaDevice(name, firmware=text_of(item, "fw"), node_guid=made)
+    for line in output.lines() if items is None else ():
         match = re.match(r"\d{1,4}: ([A-Za-z][\w.-]{1,63}): node_type \w+ (.*)$", line)
         if match:
             words = match[2].split()
@@ -276,13 +291,15 @@ READERS = (
         "rdma link",
         read_links,
         command=r"rdma\s+(?:-\S+\s+)*link?\b",
-        shape=r"^(?:link |\d+/\d+: )\w[\w.-]*/\d+:? .{0,200}?\bstate [A-Z]+ ",
+        shape=r"^(?:link |\d+/\d+: )\w[\w.-]*/\d+:? .{0,200}?\bstate [A-Z]+ "
+        r"|^\[ ?\{\s*\"ifindex\": ?\d+,\s*(?:\"ifname\": ?\"[\w.-]{1,64}\",\s*)?\"port\":",
     ),
     reader(
         "rdma dev",
         read_dev,
         command=r"rdma\s+(?:-\S+\s+)*dev\b",
-        shape=r"^\d+: \w[\w.-]*: node_type \w+ ",
+        shape=r"^\d+: \w[\w.-]*: node_type \w+ "
+        r"|^\[ ?\{\s*\"ifindex\": ?\d+,\s*\"ifname\": ?\"[\w.-]{1,64}\",\s*\"node_type\":",
     ),
     reader("ibstatus", read_ibstatus, command=r"ibstatus\b", shape=r"^Infiniband device '"),
     reader("ibstat", read_ibstat, command=r"ibstat\b", shape=r"^CA '[\w.-]+'$"),

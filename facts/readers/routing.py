@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 from rackready.facts.parts.network import Neighbour, Route, RoutingRule, RulesListed
+from rackready.facts.readers.json_output import items_of, number_of, objects, part_of, text_of
 from rackready.facts.readers.reader import Output, reader
 
 _RULE = re.compile(r"(\d{1,10}):\s+(?:not\s+)?from\s+(\S{1,64})\s(.*)")
@@ -21,20 +23,39 @@ _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}$", re.IGNORECASE)
 def read_rules(output: Output) -> Iterator[RoutingRule | RulesListed]:
     """``ip rule``: ``32766:	from all lookup main``."""
     plain = False
-    for line in output.lines():
+    for rule in _rules(output):
+        plain = plain or (rule.source == "all" and rule.table == "main")
+        yield rule
+    if plain and not output.filters and not re.search(r"\s-6\b", output.command):
+        yield RulesListed()
+
+
+def _rules(output: Output) -> Iterator[RoutingRule]:
+    items = objects(output)
+    for line in output.lines() if items is None else ():
         if match := _RULE.match(line):
             keys = dict(_KEY.findall(match[3]))
             table = keys.get("lookup") or keys.get("table") or ""
             interface = keys.get("iif") or keys.get("oif") or ""
-            plain = plain or (match[2] == "all" and table == "main")
             yield RoutingRule(int(match[1]), match[2], table, interface)
-    if plain and not output.filters and not re.search(r"\s-6\b", output.command):
-        yield RulesListed()
+    for item in items or ():
+        priority, source = number_of(item, "priority"), text_of(item, "src")
+        if priority is not None and source:
+            length = number_of(item, "srclen")
+            yield RoutingRule(
+                priority,
+                source if length is None else f"{source}/{length}",
+                text_of(item, "table") or "",
+                text_of(item, "iif") or text_of(item, "oif") or "",
+            )
 
 
 def read_routes(output: Output) -> Iterator[Route]:
     """``ip route`` and ``ip route show table 102``."""
     asked = re.search(r"\btable\s+(\S+)", output.command)
+    if (items := objects(output)) is not None:
+        yield from filter(None, (_route(item, asked[1] if asked else "main") for item in items))
+        return
     for line in output.lines():
         line = _KINDS.sub("", line, count=1) if _KINDS.match(line) else line
         target = _target(line.partition(" ")[0])
@@ -48,6 +69,20 @@ def read_routes(output: Output) -> Iterator[Route]:
                 keys.get("via"),
                 keys.get("scope"),
             )
+
+
+def _route(item: Mapping[str, Any], table: str) -> Route | None:
+    target, netdev = _target(text_of(item, "dst") or ""), text_of(item, "dev")
+    if not target or not netdev or "lladdr" in item:
+        return None
+    return Route(
+        text_of(item, "table") or table,
+        target,
+        netdev,
+        _address(text_of(item, "prefsrc") or ""),
+        text_of(item, "gateway") or text_of(part_of(item, "via"), "host"),
+        text_of(item, "scope"),
+    )
 
 
 def _address(word: str) -> str | None:
@@ -69,6 +104,9 @@ def _target(word: str) -> str:
 def read_neighbours(output: Output) -> Iterator[Neighbour]:
     """``ip neigh`` and ``arp -n``."""
     asked = re.search(r"\bdev\s+(\S+)", output.command)
+    if (items := objects(output)) is not None:
+        yield from filter(None, (_neighbour(item, asked[1] if asked else "") for item in items))
+        return
     for line in output.lines():
         words = line.split()
         address = _address(words[0].strip("()"))
@@ -84,6 +122,17 @@ def read_neighbours(output: Output) -> Iterator[Neighbour]:
             yield Neighbour(address, netdev, mac, state)
 
 
+def _neighbour(item: Mapping[str, Any], asked: str) -> Neighbour | None:
+    address, netdev = _address(text_of(item, "dst") or ""), text_of(item, "dev") or asked
+    states = [state for state in items_of(item, "state") if state in _STATES]
+    mac = text_of(item, "lladdr") or ""
+    if address is None or not netdev or not (states or mac):
+        return None
+    return Neighbour(
+        address, netdev, mac.lower() if _MAC.match(mac) else None, states[0] if states else None
+    )
+
+
 _OPTIONS = r"ip(?:\s+-[\w]+)*\s+"
 
 READERS = (
@@ -91,18 +140,24 @@ READERS = (
         "ip rule",
         read_rules,
         command=_OPTIONS + r"rule(?:\s+(?:show|list|ls)\b|$)",
-        shape=r"^\d{1,10}:\s+from (?:all|[\d.:a-f/]+) .*lookup \S",
+        shape=r"^\d{1,10}:\s+from (?:all|[\d.:a-f/]+) .*lookup \S"
+        r"|^\[ ?\{\s*\"priority\": ?\d+,\s*\"(?:not|src)\":",
     ),
     reader(
         "ip route",
         read_routes,
         command=_OPTIONS + r"r(?:o|oute)?(?:\s+(?:show|list|ls)\b|$)",
-        shape=r"^(?:default via \S+ dev \S|[\d.]{7,15}/\d{1,2} dev \S+ )",
+        shape=r"^(?:default via \S+ dev \S|[\d.]{7,15}/\d{1,2} dev \S+ )"
+        r"|^\[ ?\{\s*(?:\"type\": ?\"\w{1,12}\",\s*)?\"dst\": ?\"[\w.:/]{1,50}\",\s*"
+        r"(?:\"(?:gateway|via)\":|\"dev\": ?\"[\w.-]{1,32}\",\s*"
+        r"\"(?:protocol|scope|table|metric)\":)",
     ),
     reader(
         "ip neigh",
         read_neighbours,
         command=_OPTIONS + r"n(?:ei(?:gh(?:bou?r)?)?)?(?:\s+(?:show|list|ls)\b|$)|arp\s+-\w*n",
-        shape=r"^[\d.]{7,15} dev \S+ lladdr [0-9a-f:]{17} [A-Z]+",
+        shape=r"^[\d.]{7,15} dev \S+ lladdr [0-9a-f:]{17} [A-Z]+"
+        r"|^\[ ?\{\s*\"dst\": ?\"[\w.:]{1,50}\",\s*(?:\"dev\": ?\"[\w.-]{1,32}\",\s*)?"
+        r"\"(?:lladdr|state)\":",
     ),
 )

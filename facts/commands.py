@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 _MOST = 256  # simple commands of one line: loops may multiply
 _WRAPPERS = {"sudo", "time", "nohup", "command", "exec", "env", "doas"}
@@ -19,10 +20,15 @@ _DO = re.compile(r"\b(do|done)\b")
 
 @dataclass(frozen=True)
 class Simple:
-    """One simple command of a line, and the commands that its output went through."""
+    """
+    One simple command of a line, and the commands that its output went through.
+
+    ``quiet``: its errors went to /dev/null, so that no output does not mean that there is nothing.
+    """
 
     command: str
     filters: tuple[str, ...] = ()
+    quiet: bool = False
 
     @property
     def program(self) -> str:
@@ -36,7 +42,7 @@ def simple_commands(line: str) -> tuple[Simple, ...]:
     ``sudo``, assignments before a command and redirections are left out. A line that a shell would
     not understand is one command as it is.
     """
-    return tuple(_commands(line.strip(), 0))[:_MOST] or (Simple(line.strip()),)
+    return tuple(islice(_commands(line.strip(), 0), _MOST)) or (Simple(line.strip()),)
 
 
 def _commands(line: str, depth: int) -> Iterator[Simple]:
@@ -61,17 +67,26 @@ def _commands(line: str, depth: int) -> Iterator[Simple]:
         return
     pipe: list[str] = []
     words_: list[str] = []
+    quiet = False
     for token in [*tokens, ";"]:
+        quiet = quiet or (not pipe and token == "/dev/null" and _hides_errors(words_))
         if token in _JOINS:
             pipe.append(_plain(words_))
             if pipe[0]:
-                yield Simple(pipe[0], tuple(part for part in pipe[1:] if part))
-            pipe, words_ = [], []
+                yield Simple(pipe[0], tuple(part for part in pipe[1:] if part), quiet)
+            pipe, words_, quiet = [], [], False
         elif token == "|" or token == "|&":
             pipe.append(_plain(words_))
             words_ = []
         else:
             words_.append(token)
+
+
+def _hides_errors(words: Sequence[str]) -> bool:
+    """Do these words lead to where errors go? ``ls x 2>`` and ``ls x &>`` do."""
+    if not words or not words[-1].endswith(">"):
+        return False
+    return "&" in words[-1] or words[-2:-1] == ["2"]
 
 
 def _literal(text: str) -> str:
@@ -145,8 +160,11 @@ def shared_out(line: str, text: str) -> tuple[tuple[Simple, str], ...]:
         body.pop()
     while len(body) > len(split) and not body[-1].strip():
         body.pop()  # a gap that somebody left before the next prompt
-    if len(split) > 1 and all(map(_prints_a_line, split)) and len(split) == len(body):
-        return tuple(zip(split, (f"{row}\n" for row in body), strict=True))
+    if len(split) > 1 and all(map(_prints_a_line, split)):
+        if len(split) == len(body):
+            return tuple(zip(split, (f"{row}\n" for row in body), strict=True))
+        if body and len(body) < len(split):
+            return ()  # some printed nothing, and which is not to be seen
     if len(commands) <= 1:
         return tuple((item, text) for item in commands)
     commands = [

@@ -79,8 +79,41 @@ def read_paste(text: str, host: str, name: str) -> Pasted:
         found = list(_evidence(line, *body, host))
         evidence += found
         if not found and (line or body[0].strip()):
-            gaps.append(Gap(name, f"nothing here is known: {(line or body[0].strip())[:60]!r}"))
+            why = _why_nothing(line, body[0]) or "nothing here is known"
+            gaps.append(Gap(name, f"{why}: {(line or body[0].strip())[:60]!r}"))
     return Pasted(tuple(evidence), tuple(gaps))
+
+
+def _why_nothing(line: str, text: str) -> str:
+    commands = simple_commands(line)
+    if _says_nothing(text):
+        return "it did not run to its end"
+    if any(item.quiet for item in commands) and not text.strip():
+        return "its errors were thrown away, so that no output tells nothing"
+    if any(_counts(item) for item in commands):
+        return "only counted, not shown"
+    return "" if shared_out(line, text) else "which of the commands printed this can't be told"
+
+
+# What a shell or ssh says where a command said nothing itself.
+_NOTHING = re.compile(
+    r"Killed|Terminated|Aborted|Hangup|Alarm clock|Segmentation fault(?: \(core dumped\))?"
+    r"|\^C|\.{3,6}|<snip>|\[\.{3}\]|timeout(?:: .{0,200})?|Connection to \S{1,200} closed\.?"
+    r"|\[sudo\] password for \S{1,80}:|sudo: a (?:terminal|password) is required.{0,120}"
+)
+
+
+def _says_nothing(text: str) -> bool:
+    """Only words around an output, none of its own."""
+    if len(text) > 2000:
+        return False
+    rows = [row.strip() for row in text.split("\n") if row.strip()]
+    return bool(rows) and all(map(_NOTHING.fullmatch, rows))
+
+
+def _counts(item: Simple) -> bool:
+    """Does a pipe end in the number or the checksum of lines instead of the lines?"""
+    return any(re.match(r"(?:wc|\w{1,8}sum|grep\s+(?:-\w+\s+)*-\w*c)\b", f) for f in item.filters)
 
 
 def _evidence(line: str, text: str, status: int | None, host: str) -> Iterator[Evidence]:
@@ -88,10 +121,14 @@ def _evidence(line: str, text: str, status: int | None, host: str) -> Iterator[E
         for reader in by_shape(_ends(text)):
             yield Evidence(host, reader.name, text)
         return
+    if _says_nothing(text) and not any(c.program in _STARTERS for c in simple_commands(line)):
+        return
     if by_line(line):
         yield Evidence(host, line, text, 0 if status is None else status, line=line)
         return
     for simple, part in shared_out(line, text):
+        if _counts(simple) or (simple.quiet and not part.strip()):
+            continue
         known = by_command(simple.command)
         if known:
             yield _of(host, simple, part, status, line)

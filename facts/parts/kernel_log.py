@@ -18,9 +18,16 @@ _SDK = re.compile(r"\bSDK\.\d{6,8}\.(\w{2,12})\.(ERROR|FATAL|ALERT) (.*)")
 _XID = re.compile(
     r"NVRM: Xid \(PCI:([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\): (\d{1,5}),? ?(.*)", re.I
 )
+_SXID = re.compile(
+    r"SXid \(PCI:([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\): (\d{1,6}), ?((?:non-)?fatal\b.*)",
+    re.I,
+)
 _MLX5 = re.compile(
     rf"mlx5_core ({_BDF})(?: \S{{1,32}})?: (.*)",
     re.IGNORECASE,
+)
+_PPU = re.compile(
+    rf"(?:({_BDF}).{{0,120}}?)?(uncorrected ECC error|ERR_FAB_REQ_TO)", re.IGNORECASE
 )
 _MLX5_HEALTH = (
     ("health", re.compile(r"health (?:compromised|poll failed)|Health issue observed|Fatal error")),
@@ -38,7 +45,7 @@ _AER = re.compile(
 class KernelEvent:
     """One report of a driver; ``bdf`` None: it names no device. ``text`` is its own wording."""
 
-    family: str  # "metax", "mlx5", "aer", "xid"
+    family: str  # "metax", "mlx5", "aer", "xid", "sxid" (of a switch of the fabric), "ppu"
     code: str  # event id, Xid number, kind of error
     level: str  # "info", "warning", "error"
     bdf: str | None
@@ -57,6 +64,12 @@ def _event(line: str) -> KernelEvent | None:
     if "NVRM" in line:
         match = _XID.search(line)
         return match and KernelEvent("xid", match[2], "error", f"{match[1].lower()}.0", match[3])
+    if "SXid" in line and (match := _SXID.search(line)):
+        grave = match[3].lower().startswith("fatal")
+        return KernelEvent("sxid", match[2], "error", match[1].lower(), match[3], grave)
+    if "alixpu" in line and (match := _PPU.search(line)):
+        device = match[1] and match[1].lower()
+        return KernelEvent("ppu", match[2], "error", device, line.strip(), "ECC" in match[2])
     if "mlx5_core" in line and (match := _MLX5.search(line)):
         for code, pattern in _MLX5_HEALTH:
             if pattern.search(match[2]):

@@ -129,12 +129,13 @@ _OPTION = re.compile(r"""(\w+)=((?:[^\s"']|"[^"]*"|'[^']*')*)""")
 
 @dataclass(frozen=True)
 class BootFolder:
-    """A folder of modules-load.d and the names of its files."""
+    """A folder of modules-load.d and the names of its files; ``whole``: there are no others."""
 
     IDENTITY: ClassVar = (("path",),)
 
     path: str
     files: tuple[str, ...] | None = None
+    whole: bool | None = None
 
 
 @dataclass(frozen=True)

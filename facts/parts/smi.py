@@ -72,6 +72,7 @@ class Health:
     fabric_status: str | None = None  # "Success", or an error
     temperature_c: int | None = None
     slowdown_c: int | None = None
+    recovery: str | None = None  # what the driver asks for: "None", "Reset", "Reboot"
     xids: Mapping[str, int] = field(default_factory=_empty)
 
 

@@ -18,10 +18,10 @@ _INTERFACE = re.compile(r"(?:^|\s)(?:-i\s*|--interface[=\s])([\w.:@-]{1,32})(?=\
 _SHORT = re.compile(r"\s-[a-zA-Z]{1,6}i\s+([\w.:@-]{1,32})(?=\s|$)")  # -ti eth0
 _DEV = re.compile(r"\bdev\s+([\w.:@-]{1,32})")
 _NAME = re.compile(r"[^\w\n]{0,8}([a-z][\w.-]{1,30})[^\w\n]{0,8}$")
-_ROW = re.compile(r"(?:prio:\s?(\d)\s+)?(?:dscp:)?((?:\d{1,2},){1,64})(?:\d{1,2})?$")
+_ROW = re.compile(r"(?:prio:\s?(\d)\s+)?(?:dscp:)?((?:\d{1,2},){1,64})(?:\d{1,2})?$", re.ASCII)
 _FLAGS = re.compile(r"enabled((?:\s+[01]){8})$")
 _DCBX = re.compile(r"DCBX mode:\s*(OS|Firmware)\b", re.IGNORECASE)
-_TRUST = re.compile(r"Priority trust (?:state|mode):\s*(\w{1,12})")
+_TRUST = re.compile(r"Priority trust (?:state|mode):\s*(dscp|pcp|both|none)$", re.IGNORECASE)
 _LLDPAD = re.compile(r"\**\s*WARNING:\s+lldpad service is running")
 
 # Names that iproute2 has for DSCPs (RFC 2474, 2597, 3246, 8622), in lower case.
@@ -139,6 +139,7 @@ def read_dcb(output: Output) -> Iterator[DcbPort]:
 
 
 def _app(netdev: str, pairs: Iterable[list[Any]], whole: bool) -> DcbPort:
+    pairs = list(pairs)
     known = [
         (dscp, priority)
         for pair in pairs
@@ -149,6 +150,7 @@ def _app(netdev: str, pairs: Iterable[list[Any]], whole: bool) -> DcbPort:
     table, doubled = _table(known)
     # A table of DSCPs in the kernel makes the drivers trust DSCP.
     trust = "dscp" if known else None
+    whole = whole and len(known) == len(pairs)  # else the row was cut
     return DcbPort(netdev, None, trust, table, doubled, listed=True if whole else None)
 
 

@@ -118,7 +118,9 @@ def read_show_gids(output: Output) -> Iterator[RdmaDevice | EmptyGids]:
     rows = sum(map(len, tables.gids.values()))
     for fact in tables.facts(cut=False):
         if isinstance(fact, RdmaDevice):
-            whole = not _filtered(output) and (total is None or total == rows)
+            # The tool ends with the total, unless a search for a device has left it out.
+            counted = total == rows or (total is None and bool(output.filters))
+            whole = counted and not _filtered(output)
             ports = (RdmaPort(p.number, gids=p.gids, gids_cut=not whole) for p in fact.ports)
             yield RdmaDevice(fact.name, ports=tuple(ports))
 

@@ -18,6 +18,7 @@ _PROC_SYS = re.compile(r"/proc/sys/([\w./@:-]{1,120}?):(.*)$")
 _DPKG = re.compile(r"([a-z]{2})\s+([a-z0-9][a-z0-9.+-]+)(?::\w+)?\s+(\S+)\s")
 _RPM = re.compile(r"([A-Za-z0-9][\w.+-]*?)-(\d[^-\s]*-[^-\s]+)\.(?:x86_64|aarch64|noarch)$")
 _NO_RPM = re.compile(r"package (\S+) is not installed$")
+_ERROR = re.compile(r"(?:\S{0,80}/)?(?:cat|sudo|[a-z]{0,3}sh): \S|\[sudo\] ")
 _VARIABLE = re.compile(r"(?:export |declare -x )?([A-Za-z_]\w{0,80})=(.*)$")
 _ID = re.compile(r"uid=(\d{1,10})\b")
 
@@ -48,7 +49,7 @@ def read_proc_sys(output: Output) -> Iterator[Setting]:
     """``cat /proc/sys/kernel/kptr_restrict``."""
     (path,) = output.arguments()[:1]
     value = output.text.strip()
-    if "\n" not in value and "No such file" not in value:
+    if value and "\n" not in value and not _ERROR.match(value):
         yield Setting(path.removeprefix("/proc/sys/").replace("/", "."), value)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from rackready.facts.model import NetDevice
 from rackready.facts.readers.json_output import items_of, number_of, objects, part_of, text_of
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.search import keeps_rows, searched
 from rackready.facts.readers.sysfs import bdf, number
 
 _NAME = r"[A-Za-z][\w.-]{0,31}"
@@ -230,6 +231,8 @@ def read_bonding(output: Output) -> Iterator[NetDevice]:
     """``/proc/net/bonding/bond0``; its name stands in the path alone."""
     path = re.search(rf"/proc/net/bonding/({_NAME})", output.command)
     name, mode = path[1] if path else "", None
+    if not _shows_members(output):
+        return
     members: list[str] = []
     for line in [*output.lines(), "Ethernet Channel Bonding Driver: end"]:
         key, _, value = (part.strip() for part in line.partition(":"))
@@ -245,6 +248,18 @@ def read_bonding(output: Output) -> Iterator[NetDevice]:
             )
         elif key == "Slave Interface" and re.fullmatch(_NAME, value):
             members.append(value)
+
+
+def _shows_members(output: Output) -> bool:
+    """Whether all interfaces of a bond are there: a search may have left out other lines only."""
+    commands = [*([output.command] if "grep" in output.program else []), *output.filters]
+    search = searched(commands)
+    return (
+        output.program not in ("head", "tail")
+        and keeps_rows(output)
+        and search is not None
+        and search.covers("Slave Interface: ")
+    )
 
 
 def read_ethtool(output: Output) -> Iterator[NetDevice]:

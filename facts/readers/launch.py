@@ -40,6 +40,11 @@ _PARAMETER = re.compile(r"([a-z][a-z0-9_]{2,80})\s*=\s*(.*)$")
 _SHOWN = re.compile(r"\bcat\s+([^\s|;&<>-][^\s|;&<>]{0,300})")
 _ASKED = re.compile(r"(?:which|command -v|type(?: -[pP])?)\s+([\w .-]{1,200})")
 _NOT_FOUND = re.compile(r"(?:([\w.-]{1,255}): )?which: no ([\w.+-]{1,80}) in \(")
+_NO_TYPE = re.compile(r"(?:[\w./-]{1,80}: )?(?:line \d{1,6}: )?type: ([\w.+-]{1,80}): not found$")
+# A path, the list of folders behind it, what ``type`` says, and what ssh says before the answer.
+_ANSWER = re.compile(
+    r"/\S{1,16000}$|[\w.+-]{1,80} is (?:hashed \()?/|Warning: Permanently added '"
+)
 _SSH_TAKES = "BbcDEeFIiJLlmOoPpQRSWw"  # options of ssh with a value
 _NUMA = re.compile(r"NUMA node(\d{1,4}) CPU\(s\):\s+([\d,-]{1,400})$")
 
@@ -197,12 +202,33 @@ def read_which(output: Output) -> Iterator[ProgramPath]:
     if rows is None:
         return
     paths = [word for row in rows for word in row.split() if word.startswith("/")]
+    missing = {name: place for row in rows for place, name in _absent(row)}
     for program in programs:
         path = next((p for p in paths if ":" not in p and p.rpartition("/")[2] == program), "")
-        yield ProgramPath(host, program, path)
-    for row in rows:
-        if (match := _NOT_FOUND.match(row)) and match[2] not in programs:
-            yield ProgramPath(match[1] or host, match[2], "")
+        if path or program in missing or _silent(output, rows):
+            yield ProgramPath(host, program, path)
+    for name, place in missing.items():
+        if name not in programs:
+            yield ProgramPath(place or host, name, "")
+
+
+def _absent(row: str) -> Iterator[tuple[str, str]]:
+    """Host and name of a program that a row says is in no folder of the PATH."""
+    if match := _NOT_FOUND.match(row):
+        yield match[1] or "", match[2]
+    elif match := _NO_TYPE.match(row):
+        yield "", match[1]
+
+
+def _silent(output: Output, rows: list[str]) -> bool:
+    """
+    Whether a program that no row names is in no folder of the PATH.
+
+    ``which`` of Debian and ``command -v`` say so by printing nothing (status 1). What else a row
+    says, an error of ssh for one, means that they may not have run.
+    """
+    told = all(_ANSWER.match(row) or any(_absent(row)) for row in rows)
+    return bool(output.line) and not output.filters and told and output.status in (None, 0, 1)
 
 
 def _remote(command: str) -> tuple[str, str]:

@@ -71,7 +71,10 @@ def read_ulimit(output: Output) -> Iterator[MemLock]:
     place, name = _place(output)
     # In the output of "ulimit -a" a line says what it counts; that of "ulimit -l" is the value.
     alone = re.search(r"ulimit\s+-[SH]*l", output.command) is not None
-    for line in output.lines():
+    rows = list(output.lines())
+    if alone and output.program == "ulimit" and not all(map(_VALUE.match, rows)):
+        alone = False  # what stands below it is the output of something else
+    for line in rows:
         if match := _NAMED.match(line):
             value = _bytes(match[1], _SCALES[match[2].lower()])
         elif alone and (match := _VALUE.match(line)):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from rackready.facts.parts.devices import DeviceNode, Folder, OpenError, PathMode, SharedMemory
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.search import keeps_front, keeps_rows
 
 _BITS = re.compile(r"[-bcdlps][r-][w-][xsS-][r-][w-][xsS-][r-][w-][xtT-][.+@]?$")
 _PAIR = re.compile(r"(\d{1,7}), ?(\d{1,7})\b")
@@ -63,12 +64,15 @@ def read_listing(output: Output) -> Iterator[DeviceNode | Folder | PathMode]:
     words = [word.rstrip("/") or "/" for word in output.arguments()]
     itself = re.search(r"\s-[a-zA-Z]*d", output.command) is not None
     base = words[0] if len(words) == 1 and not itself else ""
+    whole = keeps_rows(output)
     names: dict[str, list[str]] = {}
     for line in output.lines():
         if match := _NOT_THERE.match(line):
             yield DeviceNode(match[1].rstrip("/"), exists=False)
         elif match := _HEADER.match(line):
             base = match[1].rstrip("/")
+        elif not whole:
+            continue  # names and owners may be parts of them
         elif _BITS.match(line.partition(" ")[0]):
             path, fact = _row(line, base)
             if fact is not None:
@@ -132,6 +136,8 @@ def _row(line: str, base: str) -> tuple[str, DeviceNode | PathMode | None]:
 
 def read_stat(output: Output) -> Iterator[PathMode]:
     """``stat FILE`` and ``stat -c FORMAT FILE...`` where the format has mode and name."""
+    if not keeps_rows(output):
+        return
     wanted = _format_of(output.command)
     if wanted:
         yield from _formatted(output, wanted)
@@ -142,6 +148,7 @@ def read_stat(output: Output) -> Iterator[PathMode]:
             path = file[1]
         elif path and (access := _STAT_ACCESS.match(line)):
             yield PathMode(path, int(access[1], 8), access[2], access[3])
+            path = None
 
 
 def _format_of(command: str) -> str | None:
@@ -190,13 +197,15 @@ def _formatted(output: Output, pattern: str) -> Iterator[PathMode]:
 def read_namei(output: Output) -> Iterator[PathMode]:
     """``namei -l PATH``: a line for each part of the path; owners are left out by ``-m``."""
     path = ""
-    for line in output.lines():
+    for line in output.lines() if keeps_front(output) else ():
         if line.startswith("f: "):
             path = ""
             continue
         words = line.partition(" -> ")[0].split()
         if not _BITS.match(words[0]) or len(words) not in (2, 4):
             continue
+        if not path and words[-1] != "/":
+            continue  # a part of a path whose front is not known
         path = "/" if words[-1] == "/" else f"{path.rstrip('/')}/{words[-1]}"
         owner, group = (words[1], words[2]) if len(words) == 4 else (None, None)
         if words[0][0] in "d-":

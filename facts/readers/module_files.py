@@ -27,7 +27,8 @@ _NO_FILE = "No such file or directory"
 _LINK = re.compile(r"\sdefault -> (\S+)$")
 _ENTRY = re.compile(r"d[-rwxsStT]{9}\S?\s.*\s(\d\S*)$")
 _DKMS = re.compile(r"([\w.-]+)[,/] ?([^,:\s]+)(?:, ?([^,:\s]+))?(?:, ?[^,:\s]+)?: ?(\w+)")
-_PARAMETER = re.compile(r'(\w{1,80}): (?:"(.*)"|(.*))$')
+_PARAMETER = re.compile(r'(\w{1,80}): (?:"([^"]*)"|(-?\d{1,20}|0x[0-9a-fA-F]{1,16}))$')
+_NAMES = re.compile(r"[\w.@+~-]+(?:\s+[\w.@+~-]+)*$")
 _PEER = re.compile(r"/sys/kernel/mm/memory_peers/([\w-]{1,64})(?:/(\w+))?")
 _INITRAMFS = re.compile(r"(?:^|\s)((?:\./)?(?:usr/|lib/|etc/)\S+)$")
 
@@ -45,10 +46,15 @@ def read_modprobe(output: Output) -> Iterator[ModprobeLine]:
 
 
 def read_boot_listing(output: Output) -> Iterator[BootFolder]:
-    """``ls FOLDER...`` of modules-load.d; with ``-l`` the name is the last word."""
+    """
+    ``ls FOLDER...`` of modules-load.d; with ``-l`` the name is the last word.
+
+    A folder that ``ls`` only complains of is not known.
+    """
     folders = [word.rstrip("/") for word in output.arguments() if "modules-load.d" in word]
     folder = folders[0] if len(folders) == 1 else ""
     files: dict[str, list[str]] = {folder: []} if folder else {}
+    unread: set[str] = set()
     for line in output.lines():
         if match := _HEADING.match(line):
             folder = match[1].rstrip("/")
@@ -58,9 +64,17 @@ def read_boot_listing(output: Output) -> Iterator[BootFolder]:
             files.setdefault(missing, [])
         elif folder and not line.startswith("total "):
             name = line.partition(" -> ")[0].split()[-1]
-            files[folder] += [name] if re.match(r"[-ld][-rwx]{9}", line) else line.split()
+            if re.match(r"[-ld][-rwx]{9}", line):
+                files[folder].append(name)
+            elif _NAMES.match(line):
+                files[folder] += line.split()
+            else:
+                unread.add(next((name for name in folders if name in line), folder))
+    whole = None if output.filters else True
     for path, names in files.items():
-        yield BootFolder(path, tuple(name for name in names if name.endswith(".conf")))
+        if path not in unread:
+            listed = tuple(name for name in names if name.endswith(".conf"))
+            yield BootFolder(path, listed, whole)
 
 
 def read_boot_modules(output: Output) -> Iterator[BootModules]:
@@ -122,7 +136,7 @@ def read_driver_parameters(output: Output) -> Iterator[DriverParameters]:
     values = {}
     for line in output.lines():
         if match := _PARAMETER.match(line):
-            values[match[1]] = match[2] if match[2] is not None else match[3].strip()
+            values[match[1]] = match[2] if match[2] is not None else match[3]
     if values:
         yield DriverParameters(path[1] if path else "nvidia", MappingProxyType(values))
 

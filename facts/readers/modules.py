@@ -20,11 +20,27 @@ from rackready.facts.readers.search import search_of
 from rackready.facts.readers.sysfs import number
 
 _LSMOD = re.compile(r"([\w-]{1,64})\s+(\d{1,12})\s+(-|-?\d{1,9})(?:\s+(\S+))?")
-_FIELD = re.compile(r"([a-z_]{3,24}):\s*(.*)")
+_FIELD = re.compile(
+    r"(filename|name|version|vermagic|depends|alias|parm|softdep|description|author|license"
+    r"|srcversion|firmware|retpoline|intree|staging|import_ns|rhelversion|supported|signer"
+    r"|sig_\w{2,12}|signature):\s*(.*)"
+)
+# What the values of fields look like that are asked for alone: an error of a shell does not.
+_VALUES = {
+    "filename": re.compile(r"/\S+\.ko(?:\.\w+)?$|\(builtin\)$"),
+    "name": re.compile(r"\w{1,64}$"),
+    "version": re.compile(r"[vV]?\d(?:[\w.+~:-]{0,62}\w)?$"),
+    "vermagic": re.compile(r"\d{1,3}\.\d\S*(?: .*)?$"),
+    "depends": re.compile(r"[\w,-]*$"),
+    "parm": re.compile(r"\w{1,80}:"),
+    "srcversion": re.compile(r"[0-9A-F]{16,40}$"),
+}
 _PARAMETER = re.compile(r"(\w{1,80}):(.*)")
 _NOT_FOUND = re.compile(r"modinfo: ERROR: Module (?:alias )?(\S+) not found")
 _SYSFS = re.compile(r"/sys/module/([\w-]{1,64})(?:/(\S*))?$")
 _NO_FILE = "No such file or directory"
+_SAID = re.compile(r"(?:\S{0,80}/)?(?:ls|cat|sudo|[a-z]{0,3}sh): \S|\[sudo\] ")
+_HOLDER = re.compile(r"[\w-]{1,64}")
 
 _INSERT = re.compile(r"(?:could not|can't) insert '?(?:module )?([\w./-]{1,256})'?: (.*)")
 _MISSING = re.compile(r"FATAL: Module (\S{1,64}) not found")
@@ -36,16 +52,23 @@ _USER = re.compile(r"(?:(\S+):\s+)?(\S+)\s+(\d{1,9})\s+[FfcermTo.]{4,8}\s+(\S.*)
 
 
 def read_lsmod(output: Output) -> Iterator[object]:
-    """``lsmod`` and ``/proc/modules``, whole or searched; printing nothing is an answer."""
+    """
+    ``lsmod`` and ``/proc/modules``, whole or searched; printing nothing is an answer.
+
+    Where other words stand among the lines, or one is cut, a module may be there unseen.
+    """
     names = []
+    unknown = False
     for line in output.lines():
         match = _LSMOD.match(line)
         if match is None:
+            unknown = unknown or not line.startswith(("Module ", "#", "$"))
             continue
         names.append(match[1])
         holders = [name for name in (match[4] or "").split(",") if name not in ("", "-")]
         yield Module(match[1], number(match[3]), tuple(h for h in holders if h != "[permanent]"))
-    yield ModuleList(tuple(names), search_of(output))
+    if names or not unknown:
+        yield ModuleList(tuple(names), None if unknown else search_of(output))
 
 
 def read_modinfo(output: Output) -> Iterator[ModuleFile]:
@@ -61,11 +84,17 @@ def read_modinfo(output: Output) -> Iterator[ModuleFile]:
         else:
             field = next((w.partition("=")[2] for w in words if "=" in w), "")
         if asked:
-            yield from _module_file(_stem(asked[-1]), [(field, line) for line in output.lines()])
+            shape = _VALUES.get(field)
+            rows = [(field, row) for row in output.lines() if shape and shape.match(row)]
+            if rows or not output.text.strip():
+                yield from _module_file(_stem(asked[-1]), rows)
         return
-    rows: list[tuple[str, str]] = []
+    rows = []
     for line in output.lines():
         if match := _FIELD.match(line):
+            shape = _VALUES.get(match[1])
+            if shape and not shape.match(match[2]):
+                continue
             if match[1] == "filename" and rows:
                 yield from _described(rows, asked, not output.filters)
                 rows = []
@@ -119,9 +148,11 @@ def read_sysfs(output: Output) -> Iterator[object]:
             # Other files than the folder itself may be absent from a module that is loaded.
             gone = part in ("", "refcnt", "initstate")
             yield ModuleState(name, present=False if gone else None)
+        elif _SAID.match(value):
+            continue  # an error, or a question for a password
         elif output.program == "ls":
             yield ModuleState(name, present=True)
-            if part == "holders":
+            if part == "holders" and all(map(_HOLDER.fullmatch, value.split())):
                 yield Module(name, holders=tuple(value.split()))
         elif "\n" not in value:
             yield ModuleState(name, present=True, state=value if part == "initstate" else None)
@@ -154,10 +185,11 @@ def read_change(output: Output) -> Iterator[ModuleChange]:
             yield change
     words = output.arguments()
     shown = "-n" in output.command.split() or "--show-depends" in output.command
+    error = f"exit status {output.status}" if output.status else ""
     if output.line and words and not found and not output.text.strip() and not shown:
         unload = tool == "rmmod" or " -r" in output.command or "--remove" in output.command
         for module in words if unload else words[:1]:
-            yield ModuleChange(tool, _stem(module), unload, "")
+            yield ModuleChange(tool, _stem(module), unload, error)
 
 
 def _refused(line: str, tool: str) -> ModuleChange | None:
@@ -197,8 +229,8 @@ def read_lsof(output: Output) -> Iterator[OpenHandle]:
     """``lsof NODE``: command, process, ..., node."""
     for line in output.lines():
         words = line.split()
-        if len(words) >= 5 and words[1].isdigit() and words[-1].startswith("/dev/"):
-            yield OpenHandle(words[-1], int(words[1]), words[0])
+        if len(words) >= 5 and (pid := number(words[1])) and words[-1].startswith("/dev/"):
+            yield OpenHandle(words[-1], pid, words[0])
 
 
 READERS = (

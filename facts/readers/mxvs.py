@@ -10,7 +10,7 @@ from rackready.facts.readers.reader import Output, reader
 from rackready.facts.readers.sysfs import bdf
 
 _TITLE = re.compile(r"\s+((?:MXVS )?[A-Z][A-Z0-9 -]{2,60}(?:TEST|BENCHMARK))\s*$")
-_FIGURE = r"([\d.]{1,12})\s*([KMGT]i?B)/s"
+_FIGURE = r"(\d{1,9}(?:\.\d{1,6})?)\s*([KMGT]i?B)/s"
 _PAIR = re.compile(
     rf"\s*(GPU#\d{{1,4}})\s+(GPU#\d{{1,4}})\s+([A-Za-z]\S{{1,30}})\s+(\d{{1,16}})\s+{_FIGURE}\s+"
     rf"{_FIGURE}\s+[\d.]{{1,16}}\s+([A-Z]{{2,10}})"
@@ -21,7 +21,8 @@ _BUS = re.compile(
 )
 _BOARD = re.compile(r"\s*GPU ID\s+(\d{1,4})\s*$")
 _FIELD = re.compile(r"\s*([A-Z][A-Z ]{1,20}?)\s{2,}(\S.*)$")
-_LINK = re.compile(r"speed:\s*([\d.]{1,6})\s*GT/s\s+width:\s*x(\d{1,2})")
+_LINK = re.compile(r"speed:\s*(\d{1,3}(?:\.\d{1,2})?)\s*GT/s\s+width:\s*x(\d{1,2})(?!\d)")
+_RIGHT = {"PASS": True, "OK": True, "FAIL": False, "FAILED": False, "ERROR": False}
 _UNITS = {"K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
 _MOST = 65_536  # rows of a table
 
@@ -69,19 +70,16 @@ def _transfer(
     return Transfer(
         source,
         target,
-        _gigabytes(effective, unit) or 0.0,
+        _gigabytes(effective, unit),
         link.lower(),
         _gigabytes(raw, raw_unit),
         int(size),
-        {"PASS": True, "OK": True}.get(data, None if data in ("NA", "SKIP", "NONE") else False),
+        _RIGHT.get(data),
     )
 
 
-def _gigabytes(number: str, unit: str) -> float | None:
-    try:
-        return round(float(number) * _UNITS[unit[0]], 6)
-    except ValueError:
-        return None
+def _gigabytes(number: str, unit: str) -> float:
+    return round(float(number) * _UNITS[unit[0]], 6)
 
 
 def _board(fields: Mapping[str, str]) -> Iterator[Board]:

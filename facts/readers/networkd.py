@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rackready.facts.parts.network import LinksListed, NetworkFile, NetworkLink
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.search import keeps_settings
 
 _ROW = re.compile(r"[●*]?\s*(\d{1,6})\s+(\S{1,64})\s+(\S{1,32})\s+(\S{1,32})\s+(\S{1,32})$")
 _COUNT = re.compile(r"(\d{1,6}) links? listed\.?$")
@@ -61,6 +62,8 @@ def read_files(output: Output) -> Iterator[NetworkFile]:
     """``cat X.network``, ``networkctl cat``, ``grep -r . /etc/systemd/network``: one or several."""
     paths = [word for word in output.arguments() if word.endswith(".network")]
     path = paths[0] if len(paths) == 1 and "*" not in paths[0] else ""
+    if not keeps_settings(output):
+        return  # without all of [Match] it can't be told what the file is for
     section = ""
     match_: dict[str, tuple[str, ...]] = {}
     settings: dict[str, tuple[str, ...]] = {}

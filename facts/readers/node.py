@@ -23,11 +23,11 @@ from rackready.facts.model import (
     Records,
     System,
 )
-from rackready.facts.parts.store import Facts
+from rackready.facts.parts.store import Conflict, Facts
 from rackready.facts.readers import kernel, managed, net, pci, rdma, setpci, sysfs, system
 from rackready.facts.readers.managed import JOURNAL, MANIFEST
-from rackready.facts.readers.reader import Output, plain
-from rackready.facts.readers.registry import by_command, by_line
+from rackready.facts.readers.reader import Output, Reader, plain
+from rackready.facts.readers.registry import by_command, by_line, by_shape
 
 T = TypeVar("T")
 
@@ -42,6 +42,8 @@ RECORDS = (
     (JOURNAL, "/var/lib/rackready/journal.jsonl"),
     ("cat /run/rackready.lock", "/run/rackready.lock"),
 )
+
+_MISTAKEN = 1 << 20  # characters of an output up to which its shape is looked at, too
 
 _DUMP = re.compile(r"od -Ax -tx1 -N \d+ /sys/bus/pci/devices/(\S+)/config")
 _PCI_LISTING = "ls -l /sys/bus/pci/devices"
@@ -104,6 +106,9 @@ class Notes:
     def on(self, what: str) -> sysfs.Note:
         return self._notes.setdefault(what, []).append
 
+    def count(self, what: str) -> int:
+        return len(self._notes.get(what, ()))
+
     def first(self, what: str) -> str:
         return next(iter(self._notes.get(what, ())), "")
 
@@ -126,15 +131,31 @@ def read_facts(evidence: Iterable[Evidence], notes: Notes) -> Facts:
         reader = (item.line == item.command and by_line(item.line)) or by_command(item.command)
         if reader is None or item.status is None:
             continue
-        note = notes.on(reader.name)
+        note, noted = notes.on(reader.name), notes.count(reader.name)
         output = Output(item.command, plain(item.text), note, item.filters, item.line, item.status)
-        try:
-            for fact in reader.read(output):
-                facts.add(fact, conflict)
-        except Exception as error:
-            # One node's oddity must not stop the others.
-            note(f"its reader failed: {type(error).__name__}: {error}")
+        found = _add(facts, reader, output, conflict)
+        if found or not item.line or not output.text.strip() or by_line(item.line):
+            continue
+        # What stands below a command line need not be its output.
+        for other in by_shape(output.text) if len(output.text) < _MISTAKEN else ():
+            shown = replace(output, command=other.name, note=notes.on(other.name), line="")
+            found = _add(facts, other, shown, conflict) or found
+        if not found and notes.count(reader.name) == noted:
+            note(f"nothing in it was understood: {output.text.strip().splitlines()[0][:60]!r}")
     return facts
+
+
+def _add(facts: Facts, reader: Reader, output: Output, conflict: Conflict) -> int:
+    """Facts that a reader finds, and how many they are."""
+    found = 0
+    try:
+        for fact in reader.read(output):
+            facts.add(fact, conflict)
+            found += 1
+    except Exception as error:
+        # One node's oddity must not stop the others.
+        output.note(f"its reader failed: {type(error).__name__}: {error}")
+    return found
 
 
 def _joined(kind: type[T], known: Iterable[T], facts: Facts, note: sysfs.Note) -> tuple[T, ...]:

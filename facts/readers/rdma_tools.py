@@ -11,6 +11,7 @@ from rackready.facts.parts.rdma import DeviceList, VerbsLibrary
 from rackready.facts.readers.gids import full, is_zero, version_of
 from rackready.facts.readers.json_output import number_of, objects, text_of
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.sysfs import number
 
 _FIELD = re.compile(r"([A-Za-z][\w ]{1,40}?)\s*:\s*(.*)$")
 _PORT_STATE = re.compile(r"(?:PORT_)?(ACTIVE|DOWN|INIT|ARMED|NOP|ACTIVE_DEFER)\b")
@@ -22,10 +23,13 @@ _PHYSICAL = {
     "sleep": "Sleep",
     "linkerrorrecovery": "LinkErrorRecovery",
     "link_error_recovery": "LinkErrorRecovery",
+    "phytest": "Phy Test",
+    "phy_test": "Phy Test",
     "portconfigurationtraining": "PortConfigurationTraining",
     "port_configuration_training": "PortConfigurationTraining",
 }
 _STATES = {"active": "ACTIVE", "down": "DOWN", "initializing": "INIT", "initialize": "INIT"}
+_MTUS = (256, 512, 1024, 2048, 4096)
 _GID = re.compile(r"GID\[\s{0,3}(\d{1,4})\]\s*:\s*([0-9a-fA-F:.]{2,60})(?:,\s*(.*))?$")
 _DEVICE_ROW = re.compile(r"([A-Za-z]\w{1,63})\s+([0-9a-f]{16}|[0-9a-f]{4}(?::[0-9a-f]{4}){3})$")
 _IBDEV = re.compile(
@@ -58,13 +62,13 @@ def _state(text: str) -> str | None:
 def _physical(text: str) -> str | None:
     """``LINK_UP``, ``5: LinkUp``, ``LINK_UP (5)`` -> "LinkUp", as sysfs writes it."""
     words = re.findall(r"[A-Za-z_]+", text)
-    return _PHYSICAL.get(words[0].lower(), words[0]) if words else None
+    return _PHYSICAL.get(words[0].lower()) if words else None
 
 
 def _bytes(text: str) -> int | None:
-    """``1024 (3)`` -> 1024."""
-    word = text.split()[0] if text.split() else ""
-    return int(word) if word.isdigit() and len(word) < 6 else None
+    """``1024 (3)`` -> 1024; None where a part of it is missing."""
+    value = number(text.partition(" ")[0])
+    return value if value in _MTUS else None
 
 
 def read_devinfo(output: Output) -> Iterator[RdmaDevice | VerbsLibrary]:
@@ -94,8 +98,8 @@ def _with_field(device: RdmaDevice, name: str, value: str) -> RdmaDevice:
         return replace(device, node_guid=guid(value))
     if name == "board_id":
         return replace(device, board_id=value.split(" ")[0])
-    if name == "port" and value.isdigit() and len(value) < 4:
-        return replace(device, ports=(*device.ports, RdmaPort(int(value))))
+    if name == "port" and (at := number(value)) is not None and 0 < at < 1000:
+        return replace(device, ports=(*device.ports, RdmaPort(at)))
     if not device.ports:
         return device
     *others, port = device.ports
@@ -223,7 +227,7 @@ def _with_ibstat(device: RdmaDevice, name: str, value: str) -> RdmaDevice:
         port = replace(port, physical_state=_physical(value))
     elif name == "Link layer" and value in ("Ethernet", "InfiniBand"):
         port = replace(port, link_layer=value)
-    elif name == "Rate" and value.isdigit():
+    elif name == "Rate" and number(value) is not None:
         port = replace(port, rate=f"{value} Gb/sec")
     return replace(device, ports=(*others, port))
 

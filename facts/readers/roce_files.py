@@ -20,7 +20,7 @@ _CLASS = re.compile(r"(?:Global\s+)?(?:tclass\s*=\s*)?(-?\d{1,3}|0x[0-9a-fA-F]{1
 _CLASS_FOLDER = re.compile(
     r"ls: .{0,40}/sys/class/infiniband/([\w.-]{1,64})/tc['\"’/]*: No such file or directory"
 )
-_DEVICE = re.compile(r"(?:^|^/sys/class/infiniband/)([\w.-]{1,64})[:/]?$")
+_DEVICE = re.compile(r"(?:^|^/sys/class/infiniband/)([a-zA-Z][\w.-]{0,62}\d[\w.-]{0,8})[:/]?$")
 _LOOPED = re.compile(
     r"(?!Global\b|tclass\b)([a-zA-Z][\w.-]{0,63})[\s:=]+"
     r"(Global\s.*|tclass=.*|-?\d{1,3}|0x[0-9a-fA-F]{1,2})$"
@@ -47,7 +47,7 @@ def read_traffic_class(output: Output) -> Iterator[RdmaDevice]:
     heading = (file[1], int(file[2])) if file and "*" not in file[1] and not looped else None
     asked = heading is not None and output.program == "cat" and not output.filters
     # A file that is there and holds nothing; where errors were sent away it may be missing.
-    empty = (asked or bool(looped)) and "2>" not in output.line
+    empty = (asked or bool(looped)) and "2>" not in output.line and not output.status
     for line in output.lines():
         if in_line := _CLASS_FILE.search(line):
             name, port = in_line[1], int(in_line[2])
@@ -70,8 +70,8 @@ def read_traffic_class(output: Output) -> Iterator[RdmaDevice]:
             if heading and empty:
                 yield _class(*heading, -1)
             heading = device[1], 1
-        elif ":" in line:
-            heading = None  # input/output error and the like: it could not be read
+        else:
+            heading = None  # an error, or the output of something else: it was not read
     if heading and empty:
         yield _class(*heading, -1)
 

@@ -15,6 +15,49 @@ _WORD = re.compile(r"[\w.-]+")
 _VALUES = {"-A", "-B", "-C", "-m", "-f"}  # options of grep that take a word
 
 
+_PAGERS = {"cat", "less", "more", "tee"}
+_ROWS = _PAGERS | {"grep", "egrep", "fgrep", "sort", "uniq", "head", "tail"}
+# grep with one of these prints parts of lines, counts, or names of files.
+_PARTS = re.compile(r"\s(?:-[a-zA-Z]*[oclLq]|--(?:only|count|files|quiet))")
+_COMMENTS = re.compile(r"(?:\s|[\^$#;|*()\[\].\\]|\\s|:(?:space|blank):)*")
+
+
+def _filter_of(command: str) -> str:
+    return command.partition(" ")[0].rpartition("/")[2]
+
+
+def keeps_rows(output: Output) -> bool:
+    """Whether the rows that are there are whole: nothing has cut or rewritten them."""
+    return all(
+        _filter_of(each) in _ROWS and not ("grep" in _filter_of(each) and _PARTS.search(each))
+        for each in output.filters
+    )
+
+
+def keeps_front(output: Output) -> bool:
+    """Whether all is there up to where it ends: it was paged, or only its end was cut off."""
+    return all(_filter_of(each) in _PAGERS | {"head"} for each in output.filters)
+
+
+def keeps_settings(output: Output) -> bool:
+    """Whether a file of settings is whole up to where it ends, but for comments and blank lines."""
+    commands = [*([output.command] if _GREP.match(output.command) else []), *output.filters]
+    return output.program != "tail" and all(
+        _filter_of(each) in _PAGERS | {"head"} or _drops_comments(each) for each in commands
+    )
+
+
+def _drops_comments(command: str) -> bool:
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    if not _GREP.match(command) or _PARTS.search(command):
+        return False
+    pattern = next((word for word in words[1:] if not word.startswith("-")), "x")
+    return _COMMENTS.fullmatch(pattern) is not None
+
+
 def search_of(output: Output) -> Search | None:
     """The search behind an output; None when it can't be told what was left out."""
     program = output.program

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from rackready.facts.model import Accelerator, AcceleratorStack
 from rackready.facts.parts.accelerators import AcceleratorProcess, AcceleratorProcesses, Reading
+from rackready.facts.parts.pcie import DeviceQuery
 from rackready.facts.parts.smi import DeviceLink, Health, MigDevice, ToolReport
 from rackready.facts.readers.reader import Output, reader
 from rackready.facts.readers.sysfs import bdf, number
@@ -16,7 +17,8 @@ _HEADER = re.compile(r"\| ?(NVIDIA|PPU)-SMI (\S+) +Driver Version: (\S+)")
 _LIBRARY = re.compile(r"NVML library version: (\S+)")
 _FAILURE = re.compile(
     r"^(Failed to initialize \w+: .*|(?:NVIDIA|PPU)-SMI has failed because .*"
-    r"|No devices were found.*|Unable to determine the device handle.*)$",
+    r"|No devices were found.*|Unable to determine the device handle.*"
+    r"|init \w+ error: driver is not loaded.*)$",
     re.MULTILINE,
 )
 _MEMORY = re.compile(r"(\d{1,8})MiB / +(\d{1,8})MiB")
@@ -157,6 +159,26 @@ def read_mig(text: str) -> Iterator[MigDevice]:
 
 
 Tree = Mapping[tuple[str, ...], str]
+_SECTIONS = ("Fabric", "Remapped Rows", "Xid Errors", "Temperature")
+
+
+def _searched(text: str) -> dict[str, dict[tuple[str, ...], str]]:
+    """What grep left of ``-q``: its devices have no names, the first is the tool's first."""
+    found: list[dict[tuple[str, ...], str]] = []
+    section: tuple[str, ...] = ()
+    for line in text.split("\n"):
+        stripped = line.strip()
+        match = _TOP.match(stripped)
+        if stripped in _SECTIONS:
+            section = (stripped,)
+        elif match and (section or match[1].endswith(" Recovery Action")):
+            path = (match[1],) if match[1].endswith(" Recovery Action") else (*section, match[1])
+            if not found or path in found[-1]:
+                found.append({})
+            found[-1][path] = match[2]
+        else:
+            section = ()
+    return {f"device {at}": values for at, values in enumerate(found)}
 
 
 def read_tree(text: str) -> tuple[dict[str, str], dict[str, dict[tuple[str, ...], str]]]:
@@ -200,6 +222,11 @@ def read_query(output: Output) -> Iterator[object]:
     driver, sdk = (_known(top.get(name)) for name in ("Driver Version", "SDK Version"))
     if driver or sdk:
         yield ToolReport(tool, driver=driver, sdk=sdk)
+    if not devices and output.filters:
+        devices = _searched(output.text)
+        yield from (_health(name, tool, values) for name, values in devices.items())
+        if devices:
+            return
     attached = next((v for k, v in top.items() if k.startswith("Attached ")), None)
     found = []
     for address, values in devices.items():
@@ -212,12 +239,37 @@ def read_query(output: Output) -> Iterator[object]:
             )
         )
         yield _health(address, tool, values)
+        if link := _pci_link(values):
+            yield DeviceQuery(bdf=address, values=MappingProxyType(link))
     if found or attached:
         yield AcceleratorStack(tuple(found) or None, number(attached), None, driver)
     elif not top:
         output.note(f"{tool} printed nothing that could be understood")
 
 
+_PCI_LINK = {
+    "pcie.link.gen.current": ("PCIe Generation", "Current"),
+    "pcie.link.gen.max": ("PCIe Generation", "Max"),
+    "pcie.link.width.current": ("Link Width", "Current"),
+    "pcie.link.width.max": ("Link Width", "Max"),
+}
+
+
+def _pci_link(values: Tree) -> dict[str, str]:
+    """The PCI Express link of a device, by the names that ``--query-gpu`` gives its fields."""
+    found = {
+        field: value.removesuffix("x")
+        for field, end in _PCI_LINK.items()
+        for path, value in values.items()
+        if path[-2:] == end and number(value.removesuffix("x")) is not None
+    }
+    use = next((v for p, v in values.items() if p[:1] == ("Utilization",) and p[-1] in _USE), "")
+    if found and use.endswith(" %"):
+        found["utilization.gpu"] = use.removesuffix(" %")
+    return found
+
+
+_USE = ("Gpu", "GPU", "PPU", "Ppu")
 _REPAIRS = {
     "PPU Reset Correctable": "reset",
     "OS Reboot Correctable": "reboot",
@@ -239,6 +291,7 @@ def _health(address: str, tool: str, values: Tree) -> Health:
 
     def flag(name: str) -> bool | None:
         value = values.get(("Remapped Rows", name))
+        value = value or values.get(("Retired Pages", f"{name} Page Blacklist"))
         return {"Yes": True, "No": False}.get(value) if value is not None else None
 
     def degrees(*names: str) -> int | None:
@@ -266,6 +319,7 @@ def _health(address: str, tool: str, values: Tree) -> Health:
         fabric_status=values.get(("Fabric", "Status")),
         temperature_c=degrees("GPU Current Temp", "PPU Current Temp"),
         slowdown_c=degrees("GPU Slowdown Temp", "PPU Slowdown Temp"),
+        recovery=values.get(("GPU Recovery Action",)) or values.get(("PPU Recovery Action",)),
         xids=MappingProxyType(xids),
     )
 
@@ -305,6 +359,6 @@ READERS = (
         read_table,
         command=r"(?:nvidia|ppu)-smi$",
         shape=r"^\| ?(?:NVIDIA|PPU)-SMI |^\| MIG devices: |^Failed to initialize NVML"
-        r"|^NVIDIA-SMI has failed",
+        r"|^NVIDIA-SMI has failed|^init HGML error: ",
     ),
 )

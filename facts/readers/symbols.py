@@ -21,16 +21,21 @@ def read_symbols(output: Output) -> Iterator[object]:
     """Lines of kallsyms; of a whole table only what has to do with RDMA is kept."""
     if output.status is not None and output.status > 1:
         return  # grep could not look
-    kept = 0
+    kept = unknown = 0
     everything = not output.filters and output.program == "cat"
     for line in output.lines():
+        match = _SYMBOL.match(line)
+        if match is None:
+            unknown += line not in ("#", "$")
+            continue
         if everything and "peer_memory" not in line and "dmabuf" not in line:
             continue
-        match = _SYMBOL.match(line)
-        if match and kept < _MOST:
+        if kept < _MOST:
             kept += 1
             yield KernelSymbol(match[3], match[2], match[4] or "", int(match[1], 16))
-    yield SymbolSearch(search_of(output))
+    # Where words of others stand among the lines, or one is cut, not all need be shown.
+    if not unknown:
+        yield SymbolSearch(search_of(output))
 
 
 READERS = (

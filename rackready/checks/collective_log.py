@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import ip_address, ip_interface, ip_network
+from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface, ip_network
 
 from rackready.check import Case, Cases, Rack, View, case, rack_check
 from rackready.facts.parts.collective_log import (
@@ -196,13 +196,20 @@ def _plain(gid: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
+def _interface(address: str) -> IPv4Interface | IPv6Interface | None:
+    try:
+        return ip_interface(address)
+    except ValueError:
+        return None
+
+
 def _same_subnet(rack: Rack, here: str, there: str) -> bool:
     prefixes = {
-        str(ip_interface(address).ip): ip_interface(address).network
+        str(found.ip): found.network
         for view in rack.views
         for interface in view.node.net or ()
         for address in interface.addresses or ()
-        if "/" in address
+        if "/" in address and (found := _interface(address))
     }
     try:
         network_ = prefixes.get(here) or ip_network(f"{here}/24", strict=False)

@@ -11,8 +11,9 @@ from typing import Any
 import yaml
 
 from rackready.check import Cases, View, case, check
-from rackready.facts.parts.kernel_log import kernel_events
-from rackready.facts.parts.modules import InitramfsFile, ModuleFile
+from rackready.facts.parts.host import Package, Service
+from rackready.facts.parts.kernel_log import KernelEvent, kernel_events
+from rackready.facts.parts.modules import DkmsModule, InitramfsFile, ModuleFile
 from rackready.facts.parts.smi import (
     ContainerSdk,
     DeviceLink,
@@ -27,6 +28,7 @@ from rackready.version import SdkVersion
 
 _CLIENT = re.compile(r"API mismatch: the client has the version (\S+?),")
 _MODULE = re.compile(r"this kernel module has the version (\d[\d.]*\d)")
+_MANAGER = re.compile(r"fabric-?manager(?!-dev)")
 _INITIALIZED = re.compile(r"\[(\w+)\] XPU Driver Initialization with version (\S+)")
 
 
@@ -62,8 +64,12 @@ def _running(view: View, module: str) -> str | None:
     mismatch=Verdict.FAIL,
     other_driver=Verdict.FAIL,
     old_module=Verdict.FAIL,
-    no_driver=Verdict.ERROR,
+    not_built=Verdict.FAIL,
+    no_driver=Verdict.FAIL,
+    no_access=Verdict.FAIL,
+    lost=Verdict.FAIL,
     no_device=Verdict.ERROR,
+    not_taken=Verdict.FAIL,
 )
 def driver(view: View) -> Cases:
     """One finding for a tool, and one for each card that another driver holds."""
@@ -96,10 +102,26 @@ def driver(view: View) -> Cases:
             where = "an old module is in the initramfs" if initramfs else "it was not loaded anew"
             yield case("old-module", module, observed=running, expected=file.version, where=where)
         elif failure and not taken:
-            named = "No devices" in failure
-            yield case("no-device" if named else "no-driver", module, tool=tool, observed=failure)
+            kernel = view.node.system.kernel or "$(uname -r)"
+            kind = _failed(view, failure, known)
+            yield case(kind, module, tool=tool, kernel=kernel, observed=failure)
         elif report is not None and report.driver:
             yield case("ok", module, observed=report.driver)
+
+
+def _failed(view: View, failure: str, known: Mapping[str, Any]) -> str:
+    """The case of a tool that can't work; other outputs may tell the cause."""
+    if "No devices" in failure:
+        seen = any(item.vendor == known["vendor"] for item in (view.node.pci or {}).values())
+        return "not-taken" if seen else "no-device"
+    if "device handle" in failure:
+        return "lost"
+    if "Unknown Error" in failure:
+        return "no-access"
+    built = [item for item in view.node.facts.each(DkmsModule) if item.name == known["module"]]
+    kernel = view.node.system.kernel
+    usable = any(i.state == "installed" and kernel in (None, i.kernel) for i in built)
+    return "not-built" if built and not usable else "no-driver"
 
 
 def _library(view: View, report: ToolReport | None) -> str | None:
@@ -117,11 +139,12 @@ def _who(view: View, library: str | None) -> str:
 
 
 def _same(running: str, installed: str) -> bool:
-    """``1.6.3-8ee7e7`` is ``1.6.3``."""
-    return running.partition("-")[0] == installed.partition("-")[0]
+    """``1.6.3-8ee7e7`` is ``1.6.3``; where one is the other's beginning, it may be cut."""
+    one, other = running.partition("-")[0], installed.partition("-")[0]
+    return one.startswith(other) or other.startswith(one)
 
 
-@check("gpu.sdk", ok=Verdict.OK, too_old=Verdict.FAIL)
+@check("gpu.sdk", ok=Verdict.OK, too_old=Verdict.FAIL, old_driver=Verdict.FAIL)
 def sdk(view: View) -> Cases:
     """An image's SDK and the kernel driver below it; versions without a rule are not judged."""
     image = view.node.facts.first(ContainerSdk)
@@ -130,6 +153,10 @@ def sdk(view: View) -> Cases:
         version = image.version if image else report.sdk if report else None
         if report is None or report.driver is None or version is None:
             continue
+        for line, oldest in known.get("drivers", {}).items():
+            own, first = (SdkVersion.parse(v.partition("-")[0]) for v in (report.driver, oldest))
+            if version.startswith(f"{line}.") and own and first and own < first:
+                yield case("old-driver", "driver", observed=report.driver, expected=oldest, sdk=version)
         for line, oldest in known.get("sdks", {}).items():
             if report.driver.startswith(f"{line}."):
                 own, first = (SdkVersion.parse(v.partition("-")[0]) for v in (version, oldest))
@@ -151,6 +178,7 @@ def sdk(view: View) -> Cases:
     uncorrected=Verdict.FAIL,
     remap_pending=Verdict.FAIL,
     remap_failed=Verdict.FAIL,
+    recovery=Verdict.FAIL,
     hot=Verdict.WARN,
 )
 def errors(view: View) -> Cases:
@@ -164,6 +192,8 @@ def errors(view: View) -> Cases:
             yield case("uncorrected", item.bdf, observed=item.uncorrected, reset=reset)
         elif item.uncorrected is not None or item.remap_pending is not None:
             yield case("ok", item.bdf, observed=item.corrected or 0)
+        if item.recovery not in (None, "None", "N/A", "[N/A]"):
+            yield case("recovery", item.bdf, observed=item.recovery)
         hot, limit = item.temperature_c, item.slowdown_c
         if hot is not None and limit is not None and hot >= limit:
             yield case("hot", item.bdf, observed=hot, expected=limit)
@@ -184,6 +214,8 @@ def _index(view: View, bdf: str) -> str:
     isolate=Verdict.FAIL,
     watch=Verdict.WARN,
     told=Verdict.SKIP,
+    switch_reset=Verdict.FAIL,
+    switch_watch=Verdict.WARN,
 )
 def xid(view: View) -> Cases:
     """What the tool lists, and what the kernel log holds; each number of a card once."""
@@ -191,16 +223,34 @@ def xid(view: View) -> Cases:
         reset = tools()[item.tool]["reset"].replace("INDEX", _index(view, item.bdf))
         for repair, number in item.xids.items():
             yield case(repair, item.bdf, observed=number, reset=reset)
-    seen = set()
     known = tools()["nvidia-smi"]
-    for event in kernel_events(view.node.kernel_log or ()):
-        if event.family != "xid" or (event.bdf, event.code) in seen:
-            continue
-        seen.add((event.bdf, event.code))
-        action = next((a for a, codes in known["xids"].items() if int(event.code) in codes), "told")
+    # the last word on a number counts: 154 tells what is to be done by now
+    last = {
+        (event.bdf, event.code, event.family): event
+        for event in kernel_events(view.node.kernel_log or ())
+        if event.family in ("xid", "sxid")
+    }
+    for event in last.values():
+        action = _repair(event, known["xids"])
         bdf = event.bdf or "unknown device"
+        if event.family == "sxid":
+            yield case(f"switch-{action}", bdf, observed=event.code, text=event.text)
+            continue
         reset = known["reset"].replace("INDEX", _index(view, bdf))
         yield case(action, bdf, observed=event.code, reset=reset)
+
+
+_ACTIONS = (("Node Reboot Required", "reboot"), ("Reset", "reset"), ("(None)", "told"))
+
+
+def _repair(event: KernelEvent, table: Mapping[str, list[int]]) -> str:
+    """What a number asks for; the text of 154 says it itself, and that of a switch how grave."""
+    if event.family == "sxid":
+        return "reset" if event.grave else "watch"
+    if event.code == "154":
+        told = event.text.rpartition(" to ")[2]
+        return next((action for words, action in _ACTIONS if words in told), "watch")
+    return next((a for a, codes in table.items() if int(event.code) in codes), "told")
 
 
 @check(
@@ -208,6 +258,7 @@ def xid(view: View) -> Cases:
     ok=Verdict.OK,
     inactive=Verdict.FAIL,
     none_active=Verdict.WARN,
+    narrow=Verdict.WARN,
     errors=Verdict.WARN,
 )
 def links(view: View) -> Cases:
@@ -232,7 +283,11 @@ def links(view: View) -> Cases:
                 history=_history(item),
                 reset=reset,
             )
+        widest = max((item.width or 0 for item in found), default=0)
         for item in found:
+            if item.width and item.width < widest:
+                subject = f"{device} link {item.link}"
+                yield case("narrow", subject, observed=item.width, expected=widest, reset=reset)
             if item not in bad and ((item.downs or 0) > 1 or item.uncorrectable):
                 subject = f"{device} link {item.link}"
                 yield case("errors", subject, history=_history(item), reset=reset)
@@ -262,16 +317,17 @@ def _history(item: DeviceLink) -> str:
     in_progress=Verdict.WARN,
     wrong=Verdict.FAIL,
     manager_mismatch=Verdict.FAIL,
+    manager_down=Verdict.FAIL,
 )
 def fabric(view: View) -> Cases:
     """Registration with the fabric of switches; devices that have none say N/A."""
-    for mismatch in view.node.facts.each(FabricManagerMismatch):
-        yield case(
-            "manager-mismatch",
-            "fabric manager",
-            observed=mismatch.manager,
-            expected=mismatch.driver,
-        )
+    mismatch = next(_mismatches(view), None)
+    if mismatch:
+        manager, driver = mismatch
+        yield case("manager-mismatch", "fabric manager", observed=manager, expected=driver)
+    services = [s for s in view.node.facts.each(Service) if _MANAGER.search(s.name) and s.active]
+    down = next((item for item in services if item.active in ("inactive", "failed")), None)
+    told = mismatch is not None
     for item in view.node.facts.each(Health):
         state = item.fabric_state
         if state in (None, "N/A", "Not Supported"):
@@ -279,7 +335,29 @@ def fabric(view: View) -> Cases:
         status = item.fabric_status or "N/A"
         if state == "Completed" and status in ("Success", "N/A"):
             yield case("ok", item.bdf, observed=state)
+        elif down and state in ("In Progress", "Not Started"):
+            if not told:
+                told = True
+                yield case("manager-down", down.name, observed=down.active, state=state)
         elif state == "In Progress":
             yield case("in-progress", item.bdf, observed=state)
         else:
             yield case("wrong", item.bdf, observed=f"{state}, {status}")
+
+
+def _mismatches(view: View) -> Iterator[tuple[str, str]]:
+    """Versions of fabric manager and driver that differ: by its own log, and by packages."""
+    for item in view.node.facts.each(FabricManagerMismatch):
+        yield item.manager, item.driver
+    report = view.node.facts.first(ToolReport, tool="nvidia-smi")
+    driver = _running(view, "nvidia") or (report.driver if report else None)
+    if driver is None:
+        file = view.node.facts.first(ModuleFile, name="nvidia")
+        driver = file.version if file else None
+    packages = [
+        re.split(r"[-+~]", item.version.rpartition(":")[2])[0]
+        for item in view.node.facts.each(Package)
+        if item.installed and item.version and _MANAGER.search(item.name)
+    ]
+    if driver and packages and driver not in packages:
+        yield packages[0], driver

@@ -28,7 +28,7 @@ def events(view: View) -> Cases:
     seen: Counter[tuple[str, str, str]] = Counter()
     first: dict[tuple[str, str, str], KernelEvent] = {}
     for event in kernel_events(view.node.kernel_log or ()):
-        if event.level != "error" or event.family == "xid":
+        if event.level != "error" or event.family in ("xid", "sxid"):
             continue
         key = (event.family, event.code, event.bdf or "")
         seen[key] += 1
@@ -40,6 +40,6 @@ def events(view: View) -> Cases:
 
 
 def _kind(event: KernelEvent) -> str:
-    kind = {"metax": "accelerator", "mlx5": "nic", "aer": "bus"}[event.family]
+    kind = {"mlx5": "nic", "aer": "bus"}.get(event.family, "accelerator")
     grave = event.code in _GRAVE.get(event.family, ()) or event.grave
     return f"{kind}-grave" if grave else kind

@@ -103,7 +103,11 @@ def boot(view: View) -> Cases:
 
 def _at_boot(node: Node, module: str) -> bool | None:
     """Does a file of modules-load.d name it? None: nobody looked there."""
-    folders = [folder for folder in node.facts.each(BootFolder) if folder.path.startswith("/etc")]
+    folders = [
+        folder
+        for folder in node.facts.each(BootFolder)
+        if folder.path.startswith("/etc") and folder.whole
+    ]
     files = node.facts.each(BootModules)
     names = {name for file in files for name in file.names or ()}
     for folder in node.facts.each(BootFolder):

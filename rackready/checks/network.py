@@ -19,6 +19,7 @@ from rackready.facts.parts.network import (
     RoutingRule,
     RulesListed,
 )
+from rackready.facts.readers.sysfs import number
 from rackready.finding import Verdict
 
 _VIRTUAL = re.compile(r"(?:lo|docker|br-|veth|cni|cali|flannel|virbr|vnet|tap|tun|kube|lxc)")
@@ -60,10 +61,11 @@ def effective(view: View, name: str, netdev: str) -> int | None:
     None where neither is known. Where one is, the other may only make it larger.
     """
     values = [
-        int(setting.value)
+        value
         for key in ("all", netdev)
         if (setting := view.node.facts.first(Setting, name=f"net.ipv4.conf.{key}.{name}"))
-        and setting.value.isdecimal()
+        and (value := number(setting.value)) is not None
+        and 0 <= value <= 8  # the largest of all that are asked for
     ]
     return max(values, default=None)
 

@@ -68,7 +68,7 @@ def _is_on(value: str | None) -> bool:
 
 
 def _missing(node: Node) -> list[str] | None:
-    """What the driver runs without; None when its parameters are not known."""
+    """What the driver runs without; None when that is not known: a parameter is not shown."""
     driver = node.facts.first(DriverParameters, driver="nvidia")
     if driver is None:
         return None
@@ -79,4 +79,4 @@ def _missing(node: Node) -> list[str] | None:
     words = driver.values.get("RegistryDwords")
     if words is not None and "PeerMappingOverride=1" not in words.replace(" ", ""):
         found.append("no PeerMappingOverride")
-    return found
+    return None if not found and None in (operations, words) else found

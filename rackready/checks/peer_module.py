@@ -269,7 +269,7 @@ def addresses(view: View) -> Cases:
 
 def _hidden(node: Node) -> Case:
     setting = node.facts.first(Setting, name="kernel.kptr_restrict")
-    value = setting.value if setting else None
+    value = (setting.value or None) if setting else None
     user = "the user is not known" if node.system.uid is None else f"uid is {node.system.uid}"
     kind = "hidden-from-all" if value == "2" else "hidden" if value is None else "hidden-from-user"
     return case(kind, "/proc/kallsyms", user=user, observed=value or "zeroes")

@@ -14,7 +14,7 @@ _WRAPPER_VALUES = {"-u", "-g", "-C", "-h", "-p", "-n"}  # options of these that 
 _ENGINES = {"docker", "podman", "nerdctl", "crictl", "kubectl", "oc"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _JOINS = {";", "&&", "||", "&", "\n"}
-_FOR = re.compile(r"for\s+(\w+)\s+in\s+([^;]*);\s*do\s+")
+_FOR = re.compile(r"for\s+(\w+)\s+in\s([^;]*);\s*do\s+")
 _DO = re.compile(r"\b(do|done)\b")
 
 

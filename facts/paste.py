@@ -13,6 +13,7 @@ from rackready.facts.readers.registry import by_command, by_line, by_shape
 
 LARGEST = 32 << 20  # bytes of one file; of a larger one, both ends are read
 _SHAPED = 1 << 18  # characters at either end in which the shape of an output is looked for
+_MOST_ROWS = 500_000  # lines at either end of a text of more; each costs memory of its own
 _LONGEST_LINE = 16_384  # characters; no tool prints longer ones
 
 # root@c1:/#   [root@node1 ~]#   (base) ops@c1:~$   [10:11:12] root@c1:~#   bash-5.1#   c1:~ #
@@ -75,6 +76,12 @@ def read_paste(text: str, host: str, name: str) -> Pasted:
     """
     evidence: list[Evidence] = []
     gaps: list[Gap] = []
+    if text.count("\n") > 2 * _MOST_ROWS:
+        rows = text.split("\n", _MOST_ROWS)
+        text = "\n".join((*rows[:-1], *rows[-1].rsplit("\n", _MOST_ROWS)[1:]))
+        gaps.append(
+            Gap(name, f"it has more than {2 * _MOST_ROWS:,} lines: only both ends were read")
+        )
     for line, body in _with_status(_blocks(plain(text))):
         found = list(_evidence(line, *body, host))
         evidence += found

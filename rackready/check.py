@@ -7,6 +7,7 @@ translated; the domain is the part of the check's id before the dot.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -89,6 +90,20 @@ def case(
     return Case(name, subject, values, data)
 
 
+class Command(str):
+    """Part of a command that a check or a profile wrote; any other value may be a node's words."""
+
+
+# What a shell would act on. A name that a node printed goes into a fix that people copy, into their
+# root shell: whatever stands in it, it stays a word.
+_ACTIVE = re.compile(r"[;&|`$<>\\\n]")
+
+
+def harmless(value: object) -> object:
+    """A value without what a shell acts on, for use in a command."""
+    return _ACTIVE.sub("?", value) if isinstance(value, str) else value
+
+
 _LONGEST = 500  # characters of one text of a finding: whatever a node prints, people can read it
 
 Cases = Iterator[Case]
@@ -131,10 +146,15 @@ class Check:
         host = str(item.values.get("host", host))
         text = self.text
         words = text["cases"][item.name]
-        values = {**terms, "subject": item.subject, "host": host, **item.values}
+        values = {"subject": item.subject, "host": host, **item.values}
+        copied = {
+            name: value if isinstance(value, Command) else harmless(value)
+            for name, value in values.items()
+        }
 
         def fill(part: str) -> str:
-            return _short(str(words.get(part, "")).format_map(values).strip())
+            used = copied if part.endswith("fix") else values
+            return _short(str(words.get(part, "")).format_map({**terms, **used}).strip())
 
         return Finding(
             check=self.id,
@@ -154,6 +174,7 @@ class Check:
 
 
 def _short(text: str) -> str:
+    text = text.replace("\n", " ")  # one line each: a name must not look like another finding
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 6]} [...]"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,11 @@ class Refusal(click.ClickException):
     """Something that was asked for does not exist, or is not as it should be."""
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        from rackready.report.table import printable
+
+        super().__init__(printable(message))  # names of files may hold anything
 
 
 @click.group()
@@ -123,7 +129,7 @@ def diagnose(paths: tuple[Path, ...], policy_file: Path | None, as_json: bool) -
 
     from rackready import diagnose
     from rackready.catalog import load_profiles
-    from rackready.finding import Verdict, worst
+    from rackready.finding import Verdict
     from rackready.report import diagnosis
     from rackready.report.table import console
 
@@ -136,12 +142,18 @@ def diagnose(paths: tuple[Path, ...], policy_file: Path | None, as_json: bool) -
     if found.unread:
         told = "; ".join(f"{gap.command}: {gap.reason}" for gap in found.unread[:3])
         raise Refusal(f"nothing here could be read: {told}")
-    if as_json:
-        for line in diagnosis.as_json(found):
-            click.echo(line)
-    else:
-        diagnosis.print_diagnosis(found, console())
-    sys.exit(int(worst(f for f in found.findings if not f.waived) is Verdict.FAIL))
+    try:
+        if as_json:
+            for line in diagnosis.as_json(found):
+                click.echo(line)
+        else:
+            diagnosis.print_diagnosis(found, console())
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has enough
+    except OSError as error:
+        raise Refusal(f"the report can't be written: {error.strerror}") from error
+    sys.exit(int(found.verdict is Verdict.FAIL))
 
 
 @main.command()

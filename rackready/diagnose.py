@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
@@ -13,29 +16,40 @@ from rackready.facts.capture import Capture, read_capture
 from rackready.facts.model import Evidence, Gap
 from rackready.facts.paste import LARGEST, read_paste
 from rackready.facts.readers.node import read_node
-from rackready.finding import Finding
+from rackready.finding import Finding, Verdict, worst
 from rackready.judge import Judgement, judge, judge_rack
 from rackready.policy import Policy
 from rackready.profile import Profile
 
-_MOST_FILES = 10_000
+_MOST_FILES = 100_000
 _LEFT_OUT = "[rackready left out the middle of this file]"
-_CAPTURE = "rackready-capture "
+_CAPTURE = re.compile(r"^rackready-capture \d", re.MULTILINE)
+# As they begin when they are read as UTF-8.
+_PACKED = (("\x1f\udc8b", "gzip"), ("PK\x03\x04", "zip"), ("\udcfd7zXZ", "xz"), ("BZh", "bzip2"))
 
-# Which checks judge a wish of the policy, by how their ids begin.
-_JUDGED_BY = {
+_GID = ("roce.gid-index", "roce.gid-empty")
+_MARKS = ("roce.traffic-class", "qos.marking", "qos.cma")
+# Which checks judge a wish of the policy.
+JUDGED_BY: Mapping[str, tuple[str, ...]] = {
     "max_read_request": ("pcie.max-read-request",),
     "max_payload": ("pcie.max-payload",),
-    "gid_version": ("roce.gid",),
-    "gid_family": ("roce.gid",),
-    "gid_index": ("roce.gid",),
-    "rdma_subnet": ("roce.gid",),
-    "traffic_class": ("roce.traffic-class", "qos."),
-    "dscp": ("roce.traffic-class", "qos."),
-    "roce_priority": ("qos.",),
+    "gid_version": _GID,
+    "gid_family": _GID,
+    "gid_index": (*_GID, "roce.environment"),
+    "rdma_subnet": _GID,
+    "traffic_class": (*_MARKS, "qos.mapping"),
+    "dscp": (*_MARKS, "qos.mapping"),
+    "roce_priority": ("qos.pfc", "qos.mapping", "qos.ecn"),
     "mtu": ("roce.mtu",),
     "accelerators": ("accelerator.count",),
-    "compute_nics": ("node.compute-nics", "nccl.", "roce.", "pcie."),
+    "compute_nics": (
+        "node.compute-nics",
+        "nccl.hca",
+        "pcie.max-read-request",
+        "rdma.port-state",
+        "roce.gid-index",
+        "roce.mtu",
+    ),
 }
 
 
@@ -52,15 +66,21 @@ class Host:
         gaps: list[Gap] = []
         probed = False
         for name, read in self.files:
-            text = read()
-            if _LEFT_OUT in text:
+            try:
+                text = read()
+            except OSError as error:
+                gaps.append(Gap(name, f"it can't be read: {error.strerror or error}"))
+                continue
+            if len(text) > LARGEST >> 2 and _LEFT_OUT in text:
                 size = f"{LARGEST >> 20} MiB"
                 gaps.append(Gap(name, f"it is larger than {size}: only both its ends were read"))
-            if text.startswith(_CAPTURE):
+            if _CAPTURE.search(text[:4096]):
                 capture = read_capture(text.encode("utf-8", "surrogateescape"), self.name)
                 evidence += capture.evidence
                 gaps += capture.gaps
                 probed = probed or bool(capture.evidence)
+            elif packed := next((kind for start, kind in _PACKED if text.startswith(start)), ""):
+                gaps.append(Gap(name, f"it is compressed ({packed}): unpack it first"))
             else:
                 pasted = read_paste(text, self.name, name)
                 evidence += pasted.evidence
@@ -107,21 +127,61 @@ def _files(
     paths: Sequence[Path], leave_out: Path | None
 ) -> Iterator[tuple[str, Callable[[], str]]]:
     folders = [path for path in paths if path.is_dir()]
+    flat = {path for path in folders if len(folders) > 1 and _is_flat(path)}
+    names = _names(folders)
     for path in paths:
-        if not path.is_dir():
+        if path not in folders:
             yield path.name, partial(_text, path)
             continue
-        flat = len(folders) > 1 and not any(child.is_dir() for child in path.iterdir())
-        files = (file for file in sorted(path.rglob("*")) if file.is_file())
-        for count, file in enumerate(files):
-            if count >= _MOST_FILES:
-                raise OSError(0, f"holds more than {_MOST_FILES:,} files", str(path))
-            name = file.relative_to(path).as_posix()
-            if any(part.startswith(".") for part in name.split("/")):
+        for name, file in _below(path):
+            if leave_out is not None and isinstance(file, Path) and file.samefile(leave_out):
                 continue
-            if leave_out is not None and file.samefile(leave_out):
+            read = partial(_text, file) if isinstance(file, Path) else partial(_failed, file)
+            yield f"{names[path]}/{name}" if path in flat else name, read
+
+
+def _is_flat(folder: Path) -> bool:
+    with suppress(OSError):
+        return not any(child.is_dir() for child in folder.iterdir())
+    return True
+
+
+def _names(folders: Sequence[Path]) -> dict[Path, str]:
+    """By what a folder is called; by its whole path where two are called alike."""
+    short = [path.resolve().name for path in folders]
+    return {
+        path: name if short.count(name) == 1 else str(path).strip("/").replace("/", "_")
+        for path, name in zip(folders, short, strict=True)
+    }
+
+
+def _below(folder: Path) -> Iterator[tuple[str, Path | OSError]]:
+    """Names and regular files below a folder, hidden ones left out; and what can't be read."""
+    failed: list[OSError] = []
+    count = 0
+    for place, folders, files in os.walk(folder, onerror=failed.append, followlinks=False):
+        # A host's folder may be a link; what is linked further below is not followed.
+        linked = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        folders[:] = sorted(n for n in folders if n[0] != "." and n not in linked)
+        for name in sorted(linked) if Path(place) == folder else ():
+            target = Path(place, name)
+            files += [f"{name}/{child.name}" for child in target.iterdir() if child.is_file()]
+        for name in sorted(files):
+            path = Path(place, name)
+            if name.startswith(".") or not path.is_file():
                 continue
-            yield f"{path.resolve().name}/{name}" if flat else name, partial(_text, file)
+            count += 1
+            if count > _MOST_FILES:
+                raise OSError(0, f"holds more than {_MOST_FILES:,} files", str(folder))
+            yield path.relative_to(folder).as_posix(), path
+        for error in failed:
+            where = Path(os.fsdecode(error.filename or place)).relative_to(folder).as_posix()
+            yield f"{where}/", error
+        failed.clear()
+
+
+def _failed(error: OSError) -> str:
+    raise error
 
 
 def _text(path: Path) -> str:
@@ -149,12 +209,16 @@ class Diagnosis:
     unread: tuple[Gap, ...] = ()
 
     @property
+    def verdict(self) -> Verdict:
+        return worst(self.findings)
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         return (*(finding for item in self.judgements for finding in item.findings), *self.rack)
 
 
 def diagnose(pile: Pile, profiles: Sequence[Profile], policy: Policy, today: date) -> Diagnosis:
-    """Judge all hosts of a pile and the job. Raises nothing but OSError, whatever was pasted."""
+    """Judge all hosts of a pile and the job. Raises nothing, whatever was pasted."""
     paste, _ = pile.job.read()
     job = read_node("", paste.evidence, paste.gaps, probed=False)
     readable, gaps = bool(paste.evidence), list(paste.gaps)
@@ -177,8 +241,8 @@ def _unanswered(
     policy: Policy, told: Sequence[Finding], judgements: Sequence[Judgement]
 ) -> Iterator[Finding]:
     """Wishes of the site of which nothing in the evidence tells: unknown is not ok."""
-    for key, prefixes in _JUDGED_BY.items():
-        if policy.is_wish(key) and not any(item.check.startswith(prefixes) for item in told):
+    for key, checks in JUDGED_BY.items():
+        if policy.is_wish(key) and not any(item.check in checks for item in told):
             wish = case("no-evidence", key, wished=getattr(policy, key))
             words: Mapping[str, str] = terms(judgements[0].view)
             yield NODE_CHECKS["node.policy"].finding(wish, "", words)

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+_LARGEST = 4 << 20  # bytes of a document
 Location = tuple[str | int, ...]
 
 _DEPTH = 32  # levels of nesting; more is a mistake or malice
@@ -45,7 +46,11 @@ class Document:
     @classmethod
     def from_file(cls, path: Path) -> Document:
         try:
-            text = path.read_text(encoding="utf-8")
+            with path.open("rb") as file:
+                data = file.read(_LARGEST + 1)
+            if len(data) > _LARGEST:
+                raise DocumentError([f"{path}: larger than {_LARGEST >> 20} MiB"])
+            text = data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise DocumentError([f"{path}: not UTF-8: {error.reason}"]) from error
         except OSError as error:

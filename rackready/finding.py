@@ -87,8 +87,12 @@ class Finding:
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:
-    """The worst verdict; ``skip`` when there is no finding."""
-    return max((f.verdict for f in findings), key=lambda v: v.severity, default=Verdict.SKIP)
+    """The worst verdict of those that no waiver covers; ``skip`` when there is none."""
+    return max(
+        (f.verdict for f in findings if not f.waived),
+        key=lambda v: v.severity,
+        default=Verdict.SKIP,
+    )
 
 
 def node_verdict(findings: Iterable[Finding]) -> NodeVerdict:

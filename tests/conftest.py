@@ -8,8 +8,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from sshd import Sshd, running
 from sshd import find as find_sshd
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("rackready", deadline=None)
+settings.load_profile("rackready")
 
 _ALLOWED = Path(__file__).with_name("allowed_skips.txt")
 _skipped: list[str] = []

@@ -138,6 +138,8 @@ def read_facts(evidence: Iterable[Evidence], notes: Notes) -> Facts:
             continue
         # What stands below a command line need not be its output.
         for other in by_shape(output.text) if len(output.text) < _MISTAKEN else ():
+            if other is reader:
+                continue  # it knew the command, and what that leaves out
             shown = replace(output, command=other.name, note=notes.on(other.name), line="")
             found = _add(facts, other, shown, conflict) or found
         if not found and notes.count(reader.name) == noted:

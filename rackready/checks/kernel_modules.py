@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.check import Cases, View, case, check
+from rackready.check import Cases, Command, View, case, check, harmless
 from rackready.checks.peer_module import given_addresses, is_client, is_loaded, refusals
 from rackready.facts.model import Node
 from rackready.facts.parts.modules import (
@@ -48,7 +48,7 @@ def load(view: View) -> Cases:
             continue
         told.add(item.module)
         kind = _REFUSED.get(item.error, "refused")
-        kernel = node.system.kernel or "$(uname -r)"
+        kernel = harmless(node.system.kernel) or Command("$(uname -r)")
         yield case(kind, item.module, kernel=kernel, observed=item.error)
 
 
@@ -80,6 +80,9 @@ def reload(view: View) -> Cases:
             yield case("in-use", module, observed="in use" if count is None else f"{count} uses")
 
 
+_ALL = "/etc/modules-load.d/*"
+
+
 @check("module.boot", not_at_boot=Verdict.FAIL, not_loaded=Verdict.WARN, listed=Verdict.WARN)
 def boot(view: View) -> Cases:
     """A module on disk that no device asks for, and that nothing else loads."""
@@ -88,11 +91,13 @@ def boot(view: View) -> Cases:
     refused |= {item.module for item in node.facts.each(ModuleChange) if item.error}
     for file in node.facts.each(ModuleFile):
         # With an alias the device itself has it loaded; a failed load is told elsewhere.
-        if not file.found or file.aliases is not False or file.name in refused:
+        listed = _at_boot(node, file.name)
+        # clients of peer memory have no device; told of one that is asked for and listed nowhere
+        silent = file.aliases is None and is_client(file.name) and listed is False
+        if not file.found or file.name in refused or not (file.aliases is False or silent):
             continue
         if is_loaded(node, file.name) is not False:
             continue
-        listed = _at_boot(node, file.name)
         if listed:
             yield case("listed", file.name, observed="not loaded")
         elif listed is False:
@@ -114,7 +119,8 @@ def _at_boot(node: Node, module: str) -> bool | None:
         names |= {plain_name(name.removesuffix(".conf")) for name in folder.files or ()}
     if module in names:
         return True
-    return False if folders else None
+    looked = folders or any(file.path.startswith(_ALL) for file in files)
+    return False if looked else None
 
 
 @check("module.options", initramfs=Verdict.FAIL, not_in_effect=Verdict.WARN)

@@ -8,9 +8,10 @@ from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from rackready.check import Cases, Rack, View, case, check, rack_check
+from rackready.check import Cases, Command, Rack, View, case, check, harmless, rack_check
 from rackready.facts.parts.host import Setting
 from rackready.facts.parts.network import (
+    InterfacesListed,
     LinksListed,
     Neighbour,
     NetworkFile,
@@ -70,6 +71,12 @@ def effective(view: View, name: str, netdev: str) -> int | None:
     return max(values, default=None)
 
 
+def lists_all_interfaces(view: View) -> bool:
+    """Whether an interface that is not known does not exist."""
+    lists = view.node.facts.each(InterfacesListed)
+    return view.node.probed or any(item.complete for item in lists)
+
+
 @check(
     "net.arp",
     ok=Verdict.OK,
@@ -99,7 +106,7 @@ def arp(view: View) -> Cases:
             "subnet": subnet,
             "asked": ", ".join(f"{name} {min(found)}" for name, found in asked.items() if found)
             or "not shown",
-            "commands": "; ".join(_commands(subnet, addresses)),
+            "commands": Command("; ".join(_commands(subnet, addresses))),
         }
         if len(without) < 2:
             yield case("answers" if open_ else "ok", names, **values)
@@ -113,7 +120,7 @@ def _commands(subnet: str, addresses: Mapping[str, str]) -> Iterator[str]:
     """Rule and route for each NIC; of many, for the first two."""
     for table, (netdev, address) in enumerate(list(addresses.items())[:2], 101):
         yield f"ip rule add from {address} table {table}"
-        yield f"ip route add {subnet} dev {netdev} src {address} table {table}"
+        yield f"ip route add {subnet} dev {harmless(netdev)} src {address} table {table}"
 
 
 @rack_check("net.arp-flux", flux=Verdict.FAIL, one_mac=Verdict.WARN)

@@ -15,7 +15,7 @@ from rackready.finding import worst
 from rackready.judge import judge, judge_rack
 from rackready.policy import Policy
 from rackready.report import NodeReport, Report
-from rackready.report.table import print_report
+from rackready.report.table import print_report, printable
 
 
 def check_captures(paths: Sequence[Path], policy: Policy, as_json: bool, console: Console) -> int:
@@ -58,7 +58,7 @@ def check_captures(paths: Sequence[Path], policy: Policy, as_json: bool, console
             report = Report("", "check", policy.goal, "", 0, False, nodes, rack)
             print_report(report, console)
         for line in unreadable:
-            console.print(line, markup=False, soft_wrap=True)
+            console.print(printable(line), markup=False, soft_wrap=True)
     if unreadable:
         return 2
     return int(not all(item.verdict.reaches(policy.goal) for item in judgements))

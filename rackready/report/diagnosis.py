@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 
 from rackready.diagnose import Diagnosis
-from rackready.finding import Finding, Verdict, worst
+from rackready.finding import Finding, Verdict
 from rackready.report.table import grouped, printable
 
 _COLOURS = {Verdict.FAIL: "red", Verdict.ERROR: "red", Verdict.WARN: "yellow"}
@@ -18,7 +18,7 @@ _PARTS = (("why", "cause"), ("fix", "fix"), ("for good", "persistent_fix"))
 def as_json(diagnosis: Diagnosis) -> Iterator[str]:
     """The lines of ``diagnose --json``: its verdict, then the findings, worst first."""
     findings = _ordered(diagnosis.findings)
-    yield f'{{\n "verdict": "{worst(findings).value}",\n "findings": ['
+    yield f'{{\n "verdict": "{diagnosis.verdict.value}",\n "findings": ['
     last = len(findings) - 1
     for number, finding in enumerate(findings):
         yield json.dumps(finding.as_dict()) + ("," if number < last else "")
@@ -37,7 +37,7 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         for alike in grouped(findings):
             _print_alike(alike, console)
         _print(console, _rest(findings))
-    _print(console, worst(diagnosis.findings).value)
+    _print(console, diagnosis.verdict.value)
 
 
 def _print_alike(findings: Sequence[Finding], console: Console) -> None:
@@ -91,4 +91,4 @@ def _ordered(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _print(console: Console, text: str, style: str = "") -> None:
-    console.print(printable(text), style=style, markup=False, soft_wrap=True)
+    console.print(printable(text.replace("\n", " ")), style=style, markup=False, soft_wrap=True)

@@ -59,6 +59,35 @@ def test_a_file_a_line() -> None:
     assert whole[1] == "1\n2\n3\n"
 
 
+def test_a_line_too_few_is_nobodys() -> None:
+    assert shared_out("cat /sys/a /sys/b", "1\n") == ()
+    assert shared_out("uname -r; id -u", "5.10\n") == ()
+    assert len(shared_out("cat /sys/a /sys/b", "1\n2\n\n")) == 2  # a gap before the next prompt
+
+
+@pytest.mark.parametrize(
+    ("line", "quiet"),
+    [
+        ("ls x", False),
+        ("ls x 2>/dev/null", True),
+        ("ls x 2> /dev/null | wc -l", True),
+        ("ls x &>/dev/null", True),
+        ("ls x >/dev/null 2>&1", False),  # then nothing at all is shown
+        ("ls x | grep y 2>/dev/null", False),  # those of grep
+    ],
+)
+def test_errors_that_are_thrown_away(line: str, quiet: bool) -> None:
+    assert simple_commands(line)[0].quiet is quiet
+
+
+def test_loops_in_loops_are_written_out_as_far_as_needed() -> None:
+    words = " ".join("abcdefghijklmnopqrstuvwxyz" * 2)
+    line = (
+        "".join(f"for {name} in {words}; do " for name in "xyz") + "cat $x $y $z; done; done; done"
+    )
+    assert len(simple_commands(line)) == 256
+
+
 @given(st.text(max_size=200), st.text(max_size=100))
 def test_any_line(line: str, text: str) -> None:
     assert len(simple_commands(line)) <= 256

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rackready.policy import Policy
 
 _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
-_given = click.Path(exists=True, path_type=Path)
+_given = click.Path(exists=True, path_type=Path, allow_dash=True)
 _limit = click.option("--limit", multiple=True, metavar="PATTERN", help="Host glob or group.")
 
 
@@ -93,7 +93,11 @@ def inventory(source: str, output: Path | None, group: str, force: bool) -> None
 @click.option("--policy", "policy_file", type=_existing, help="What the site wants, as YAML.")
 @click.option("--json", "as_json", is_flag=True, help="Findings as JSON.")
 def check(captures: tuple[Path, ...], policy_file: Path | None, as_json: bool) -> None:
-    """Judge CAPTURES that were made on nodes before."""
+    """Judge CAPTURES that were made on nodes before.
+
+    What a site waives and wishes is in its --policy. Exit status: 0 all nodes reach the goal, 1 one
+    does not, 2 a file is no capture.
+    """
     from rackready.report.captures import check_captures
     from rackready.report.table import console
 
@@ -123,7 +127,8 @@ def diagnose(paths: tuple[Path, ...], policy_file: Path | None, as_json: bool) -
     beside them are of the job: launch command, environment, log. A leading line such as
     "# lspci -vvv" says which command printed what follows; most outputs are known by their shape.
 
-    Exit status: 0 nothing failed, 1 something did, 2 nothing could be read.
+    - reads standard input. Exit status: 0 nothing failed (what could not be determined is told, and
+    is no failure), 1 something did, 2 wrong usage, or nothing could be read.
     """
     from datetime import date
 
@@ -140,7 +145,7 @@ def diagnose(paths: tuple[Path, ...], policy_file: Path | None, as_json: bool) -
     except OSError as error:
         raise Refusal(f"{error.filename}: {error.strerror}") from error
     if found.unread:
-        told = "; ".join(f"{gap.command}: {gap.reason}" for gap in found.unread[:3])
+        told = "; ".join(": ".join(filter(None, (g.command, g.reason))) for g in found.unread[:3])
         raise Refusal(f"nothing here could be read: {told}")
     try:
         if as_json:

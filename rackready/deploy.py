@@ -52,7 +52,11 @@ def undo() -> None:
     if not named or not any(all(entry.get(k) == v for k, v in named.items()) for entry in entries):
         known = ", ".join(dict.fromkeys(str(entry.get("run")) for entry in entries)) or "none"
         what = " and ".join(f"{key} {value}" for key, value in named.items())
-        said = f"no journal has anything of {what}" if named else "name it: --data run=RUN"
+        said = (
+            f"no journal has anything of {what}"
+            if named
+            else "name what to undo: --data run=RUN or --data check=ID"
+        )
         if any(node.now and journal_cut(node.now.view.node) for node in run.nodes.values()):
             said += " (of a long journal only the end was read)"
         for node in run.nodes.values():

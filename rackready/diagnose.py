@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,8 +38,8 @@ JUDGED_BY: Mapping[str, tuple[str, ...]] = {
     "gid_family": _GID,
     "gid_index": (*_GID, "roce.environment"),
     "rdma_subnet": _GID,
-    "traffic_class": (*_MARKS, "qos.mapping"),
-    "dscp": (*_MARKS, "qos.mapping"),
+    "traffic_class": (*_MARKS, "qos.mapping", "roce.environment"),
+    "dscp": (*_MARKS, "qos.mapping", "roce.environment"),
     "roce_priority": ("qos.pfc", "qos.mapping", "qos.ecn"),
     "mtu": ("roce.mtu",),
     "accelerators": ("accelerator.count",),
@@ -131,7 +132,8 @@ def _files(
     names = _names(folders)
     for path in paths:
         if path not in folders:
-            yield path.name, partial(_text, path)
+            named = (path.name, partial(_text, path)) if str(path) != "-" else ("input", _input)
+            yield named
             continue
         for name, file in _below(path):
             if leave_out is not None and isinstance(file, Path) and file.samefile(leave_out):
@@ -184,11 +186,15 @@ def _failed(error: OSError) -> str:
     raise error
 
 
+def _input() -> str:
+    return sys.stdin.buffer.read(LARGEST).decode("utf-8", "surrogateescape")
+
+
 def _text(path: Path) -> str:
     """The text of a file; of one that is too large, both its ends."""
     with path.open("rb") as file:
         data = file.read(LARGEST + 1)
-        if len(data) > LARGEST:
+        if len(data) > LARGEST and file.seekable():
             half = LARGEST // 2
             file.seek(-half, 2)
             middle = f"\n{_LEFT_OUT}\n".encode()

@@ -24,7 +24,9 @@ def explain(identity: str) -> str:
     """One check for the terminal. LookupError names the nearest id."""
     known = all_checks()
     if identity not in known:
-        raise LookupError(f"no check {identity!r}{hint(identity, known)}")
+        alike = [name for name in known if identity in name.split(".")] if identity else []
+        near = f", did you mean {' or '.join(alike)}?" if alike else hint(identity, known)
+        raise LookupError(f"no check {identity!r}{near}")
     check = known[identity]
     lines = [f"{identity}: {check.text['title']}", "", fill(str(check.text["why"]), 88), ""]
     for name, words in check.text["cases"].items():

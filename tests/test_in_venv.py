@@ -76,7 +76,7 @@ def test_an_environment_that_cannot_be_written_is_left_alone(
     done = checkout.run()
     assert done.returncode == 1
     assert done.stderr == (
-        f"in-venv: {blocked} belongs to {getpass.getuser()};"
+        f"in-venv: {blocked} (of {getpass.getuser()}) can't be written;"
         " clone it yourself or set RACKREADY_VENV=FOLDER\n"
     )
     assert not checkout.made()

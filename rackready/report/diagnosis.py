@@ -9,10 +9,9 @@ from rich.console import Console
 
 from rackready.diagnose import Diagnosis
 from rackready.finding import Finding, Verdict
-from rackready.report.table import grouped, printable
+from rackready.report.table import advice, grouped, printable
 
 _COLOURS = {Verdict.FAIL: "red", Verdict.ERROR: "red", Verdict.WARN: "yellow"}
-_PARTS = (("why", "cause"), ("fix", "fix"), ("for good", "persistent_fix"))
 
 
 def as_json(diagnosis: Diagnosis) -> Iterator[str]:
@@ -37,7 +36,10 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         for alike in grouped(findings):
             _print_alike(alike, console)
         _print(console, _rest(findings))
-    _print(console, diagnosis.verdict.value)
+    words = diagnosis.verdict.value
+    if diagnosis.verdict is Verdict.SKIP:
+        words += ": nothing here could be judged"
+    _print(console, words)
 
 
 def _print_alike(findings: Sequence[Finding], console: Console) -> None:
@@ -55,10 +57,8 @@ def _print_alike(findings: Sequence[Finding], console: Console) -> None:
     if first.waived:
         _print(console, f"  because: {first.waived}")
         return
-    for label, part in _PARTS:
-        for text in dict.fromkeys(getattr(finding, part) for finding in findings):
-            if text:
-                _print(console, f"  {label}: {text}")
+    for line in advice(findings):
+        _print(console, line)
 
 
 def _rest(findings: Iterable[Finding]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from rich import box
@@ -97,8 +97,8 @@ def _print(console: Console, text: str) -> None:
 def _closing(report: Report) -> str:
     reached, all_of_them = sum(node.reached_goal for node in report.nodes), len(report.nodes)
     if any(node.taking_back for node in report.nodes):
-        done = "would be" if report.dry else "are"
-        return f"{reached} of {all_of_them} nodes {done} without what {report.deploy} was asked for"
+        done = "would be done" if report.dry else "done"
+        return f"{report.deploy}: {done} on {reached} of {all_of_them} nodes"
     closing = f"{reached} of {all_of_them} nodes at the goal ({report.goal})"
     if report.dry:
         pending = sum(bool(node.open) for node in report.nodes)
@@ -152,9 +152,7 @@ def details(node: NodeReport) -> list[str]:
         if first.waived:
             lines.append(f"  because: {first.waived}")
         elif first.counts:
-            lines += [f"  why: {first.cause}"] if first.cause else []
-            lines += [f"  fix: {first.fix}"] if first.fix else []
-            lines += [f"  for good: {first.persistent_fix}"] if first.persistent_fix else []
+            lines += advice(findings)
     values = [change for change in node.changed if change.before]
     lines += [f"changed: {change}" for change in values]
     if len(node.changed) > len(values):
@@ -162,6 +160,20 @@ def details(node: NodeReport) -> list[str]:
         lines.append(f"changed: {own} files and links of rackready's own")
     lines += [f"open: {line}" for line in node.open]
     return lines
+
+
+_ADVICE = (("why", "cause"), ("fix", "fix"), ("for good", "persistent_fix"))
+_ADVISED = 16  # different fixes of findings of one kind; there are not many more ports in a node
+
+
+def advice(findings: Sequence[Finding]) -> Iterator[str]:
+    """Cause and fix of findings of one kind, each text once: another port may need another fix."""
+    for label, part in _ADVICE:
+        texts = [text for f in findings if (text := getattr(f, part))]
+        different = list(dict.fromkeys(texts))
+        yield from (f"  {label}: {text}" for text in different[:_ADVISED])
+        if len(different) > _ADVISED:
+            yield f"  {label}: and {len(different) - _ADVISED} more, in the JSON of this report"
 
 
 def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:

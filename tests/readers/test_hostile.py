@@ -44,8 +44,9 @@ def corpus() -> tuple[str, ...]:
     private = ("expected.json", "policy.yaml", "healed.yaml")
     found += [
         path.read_text()
-        for path in sorted(CASES.rglob("*"))
-        if path.is_file() and path.name not in private and path.suffix != ".py"
+        for case in sorted(CASES.glob("*/expected.json"))
+        for path in sorted(case.parent.rglob("*"))
+        if path.is_file() and path.name not in private
     ]
     return tuple(text[:20_000] for text in found if text.strip())
 

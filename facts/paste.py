@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rackready.facts.commands import Simple, shared_out, simple_commands
 from rackready.facts.model import Evidence, Gap
@@ -144,7 +144,7 @@ def _evidence(line: str, text: str, status: int | None, host: str) -> Iterator[E
             for reader in by_shape(_ends(part)):
                 if reader is known:
                     continue
-                yield Evidence(host, reader.name, part, 0 if status is None else status, line=line)
+                yield replace(_of(host, simple, part, status, line), command=reader.name)
 
 
 def _of(host: str, simple: Simple, text: str, status: int | None, line: str) -> Evidence:

@@ -29,7 +29,7 @@ _CAPTURE = re.compile(r"^rackready-capture \d", re.MULTILINE)
 _PACKED = (("\x1f\udc8b", "gzip"), ("PK\x03\x04", "zip"), ("\udcfd7zXZ", "xz"), ("BZh", "bzip2"))
 
 _GID = ("roce.gid-index", "roce.gid-empty")
-_MARKS = ("roce.traffic-class", "qos.marking", "qos.cma")
+_MARKS = ("roce.traffic-class", "qos.marking", "qos.variables", "qos.cma")
 # Which checks judge a wish of the policy.
 JUDGED_BY: Mapping[str, tuple[str, ...]] = {
     "max_read_request": ("pcie.max-read-request",),
@@ -38,8 +38,8 @@ JUDGED_BY: Mapping[str, tuple[str, ...]] = {
     "gid_family": _GID,
     "gid_index": (*_GID, "roce.environment"),
     "rdma_subnet": _GID,
-    "traffic_class": (*_MARKS, "qos.mapping", "roce.environment"),
-    "dscp": (*_MARKS, "qos.mapping", "roce.environment"),
+    "traffic_class": (*_MARKS, "qos.mapping"),
+    "dscp": (*_MARKS, "qos.mapping"),
     "roce_priority": ("qos.pfc", "qos.mapping", "qos.ecn"),
     "mtu": ("roce.mtu",),
     "accelerators": ("accelerator.count",),

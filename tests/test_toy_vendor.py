@@ -12,6 +12,7 @@ import pytest
 from rackready.catalog import load_profiles
 from rackready.facts.capture import probe_script, read_capture, write_capture
 from rackready.facts.model import Accelerator, AcceleratorStack, Evidence
+from rackready.facts.parts.smi import Health
 from rackready.facts.readers import registry
 from rackready.facts.readers.reader import Output, reader
 from rackready.facts.readers.sysfs import bdf
@@ -22,8 +23,8 @@ from rackready.policy import Policy
 PROFILES = Path(__file__).parent / "profiles" / "toy"
 
 
-def read_toy(output: Output) -> Iterator[AcceleratorStack]:
-    """``toy-smi``: lines ``0 ONE-80G 0000:01:00.0 ready`` and one ``driver 7.1``."""
+def read_toy(output: Output) -> Iterator[AcceleratorStack | Health]:
+    """``toy-smi``: lines ``0 ONE-80G 0000:01:00.0 ready``, ``errors ADDRESS 2``, ``driver 7.1``."""
     text = output.text
     found = tuple(
         Accelerator(int(index), model, bdf(address), "Available" if state == "ready" else state)
@@ -31,6 +32,8 @@ def read_toy(output: Output) -> Iterator[AcceleratorStack]:
     )
     driver = re.search(r"^driver (\S+)$", text, re.M)
     yield AcceleratorStack(accelerators=found or None, driver_version=driver[1] if driver else None)
+    for address, count in re.findall(r"^errors (\S+) (\d+)$", text, re.M):
+        yield Health(address, "toy-smi", uncorrected=int(count))
 
 
 def toy(read_request: int = 1024, state: str = "ready") -> str:
@@ -104,6 +107,19 @@ def test_wrong() -> None:
     assert cases(result)["accelerator.state", "0000:11:00.0"] == "unavailable"
     (read_request,) = (f for f in result.findings if f.check == "pcie.max-read-request")
     assert (read_request.verdict.value, read_request.expected) == ("fail", "1024 B")
+
+
+def test_memory_errors() -> None:
+    errors = "errors 0000:10:00.0 0\n|errors 0000:11:00.0 2"
+    text = toy().replace("|driver 7.1", f"|{errors}\n|driver 7.1")
+    result = judged(text)
+    assert cases(result)["gpu.errors", "0000:10:00.0"] == "ok"
+    (found,) = (f for f in result.findings if f.case == "uncorrected")
+    assert (found.subject, found.fix) == (
+        "0000:11:00.0",
+        "drain the node; reset the card with toy-smi (or reboot)",
+    )
+    assert not [f for f in result.findings if f.case == "internal"]
 
 
 def test_unknown() -> None:

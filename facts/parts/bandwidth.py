@@ -115,7 +115,11 @@ class Board:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One test of a vendor's own diagnosis. ``accelerators`` is open where all are meant."""
+    """
+    One test of a vendor's own diagnosis. ``accelerators`` is open where all are meant.
+
+    ``whole``: all results of this run were shown, so that none failed where none is told.
+    """
 
     IDENTITY: ClassVar = (("tool", "name", "result"),)
 
@@ -124,6 +128,7 @@ class Diagnostic:
     result: str  # "Pass", "Fail", "Warn", "Skip"
     accelerators: tuple[str, ...] = ()
     detail: str | None = None
+    whole: bool | None = None
 
 
 def _empty() -> Mapping[str, float]:

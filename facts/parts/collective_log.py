@@ -23,6 +23,9 @@ class NetworkUse:
     transports: Mapping[str, int] | None = None
     plugins_missing: tuple[str, ...] = ()  # "libnccl-net.so"
     no_ib_device: bool = False
+    no_verbs: bool = False  # its library for RDMA could not be opened
+    nodes: int | None = None  # by its own word, or by the hosts that its lines name, if several
+    devices: tuple[str, ...] = ()  # RDMA devices that it took: "mlx5_0"
 
 
 @dataclass(frozen=True)

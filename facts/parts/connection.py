@@ -22,6 +22,26 @@ class Connection:
 
 
 @dataclass(frozen=True)
+class ManagedDevice:
+    """An interface as NetworkManager shows it."""
+
+    IDENTITY: ClassVar = (("name",),)
+
+    name: str
+    state: str | None = None  # "connected", "connected (externally)", "unmanaged", ...
+    profile: str | None = None  # in use; "" = none
+
+
+@dataclass(frozen=True)
+class DevicesListed:
+    """NetworkManager showed all interfaces."""
+
+    IDENTITY: ClassVar = ((),)
+
+    complete: bool = True
+
+
+@dataclass(frozen=True)
 class NetplanInterface:
     """An interface of a netplan file."""
 
@@ -33,3 +53,4 @@ class NetplanInterface:
     accept_ra: bool | None = None
     mtu: int | None = None
     addresses: tuple[str, ...] = ()
+    found_by_name: bool | None = None  # False: by its match, or it is made here, as a bond is

@@ -124,7 +124,7 @@ class ModprobeLine:
         return {name: value.strip("\"'") for name, value in found}
 
 
-_OPTION = re.compile(r"""(\w+)=((?:[^\s"']|"[^"]*"|'[^']*')*)""")
+_OPTION = re.compile(r"""\b(\w+)=((?:[^\s"']|"[^"]{0,400}"|'[^']{0,400}'){0,900})""")
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,15 @@ class KernelSymbol:
 @dataclass(frozen=True)
 class SymbolSearch:
     """A look into ``/proc/kallsyms`` for names; what it would have shown and did not is absent."""
+
+    IDENTITY: ClassVar = ()
+
+    search: Search | None
+
+
+@dataclass(frozen=True)
+class ModprobeSearch:
+    """A look into modprobe.d through filters; ``search`` None = what they left out is unknown."""
 
     IDENTITY: ClassVar = ()
 

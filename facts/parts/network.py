@@ -13,6 +13,20 @@ def _nothing() -> Mapping[str, tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
+class InterfacesListed:
+    """
+    What a list of interfaces says about one that is not in it.
+
+    ``complete``: it does not exist. Else the list may lack some: ``ifconfig`` shows those alone
+    that are up.
+    """
+
+    IDENTITY: ClassVar = ()
+
+    complete: bool = True
+
+
+@dataclass(frozen=True)
 class Route:
     """One row of ``ip route``. ``target`` in CIDR, or "default"."""
 

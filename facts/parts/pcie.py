@@ -18,7 +18,7 @@ class RegisterRead:
     A register as setpci printed it, a value for each function that the selector hit.
 
     ``register`` is written as setpci takes it: ``CAP_EXP+8``, ``ECAP_ACS+6``; a plain offset is
-    lower case hex: ``f2a``.
+    lower case hex: ``f2a``. ``size`` is in bytes.
     """
 
     IDENTITY: ClassVar = ()
@@ -27,6 +27,7 @@ class RegisterRead:
     register: str
     values: tuple[int, ...]
     offset: int | None = None  # where setpci -v found it
+    size: int = 2
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,25 @@ class AccessTrouble:
 
 @dataclass(frozen=True)
 class AcsLines:
-    """ACS control words of ``lspci | grep ACSCtl``, which names no functions."""
+    """
+    ACS control words of ``lspci | grep ACSCtl``, which names no functions.
+
+    ``whole``: all such lines are there, none of them cut.
+    """
 
     IDENTITY: ClassVar = ()
 
     controls: tuple[int, ...]
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class DriversLeftOut:
+    """Functions were listed without the drivers that they are bound to."""
+
+    IDENTITY: ClassVar = ((),)
+
+    told: bool = True
 
 
 @dataclass(frozen=True)
@@ -73,11 +88,16 @@ class IommuGroup:
 
 @dataclass(frozen=True)
 class IommuKinds:
-    """Types of groups that were listed without their numbers."""
+    """
+    Types of groups that were listed without their numbers.
+
+    ``whole``: none was held back; False without ``kinds``: other groups may have been.
+    """
 
     IDENTITY: ClassVar = ()
 
     kinds: tuple[str, ...]
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -123,6 +143,7 @@ class ErrorCounters:
     bdf: str
     severity: str  # "correctable", "fatal", "nonfatal"
     counts: Mapping[str, int] = field(default_factory=dict)
+    whole: bool = True  # no counter was held back that is not zero
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,15 @@ class FabricManagerMismatch:
 
 
 @dataclass(frozen=True)
+class FabricNotReady:
+    """A program was told that the fabric of switches is not set up (CUDA error 802)."""
+
+    IDENTITY: ClassVar = ((),)
+
+    said: str
+
+
+@dataclass(frozen=True)
 class ContainerSdk:
     """The SDK that an image's own start-up lines name."""
 
@@ -72,6 +81,7 @@ class Health:
     fabric_status: str | None = None  # "Success", or an error
     temperature_c: int | None = None
     slowdown_c: int | None = None
+    worn_sram: bool | None = None  # more errors of the SRAM than the vendor allows
     recovery: str | None = None  # what the driver asks for: "None", "Reset", "Reboot"
     xids: Mapping[str, int] = field(default_factory=_empty)
 
@@ -102,6 +112,9 @@ class DeviceLink:
     remote: str | None = None  # BDF of the other end
     downs: int | None = None
     uncorrectable: int | None = None  # errors of the link that could not be corrected
+    model: str | None = None  # of the device
+    tool: str | None = None
+    partial: bool = False  # links that are down may have been filtered out
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Fact(Protocol):
 F = TypeVar("F")
 Conflict = Callable[[str], None]
 """Takes one sentence about two outputs that do not agree."""
+_MOST_PARTS = 1024  # accelerators, ports, GIDs of one thing: no node has so many
 _Field = tuple[str, object, Callable[[Any, Any], Any] | None]  # name, default, join
 
 
@@ -112,6 +113,9 @@ def _both(one: object, name: str, left: Any, right: Any, conflict: Conflict) -> 
                 _tell(one, f"{name} {key}", left[key], right[key], conflict)
         return MappingProxyType({**right, **left})
     if _is_keyed(left) and _is_keyed(right):
+        if len(left) >= _MOST_PARTS:
+            conflict(f"{type(one).__name__}: more than {_MOST_PARTS} of {name}: the others are left")
+            return left
         parts = Facts(left)
         for part in right:
             parts.add(part, conflict)

@@ -16,21 +16,27 @@ TESTS = (
 )
 _PROGRAM = re.compile(rf"\b({TESTS})_perf\b")
 _NAMED = re.compile(rf"(?:#\s*)?(?:The test is|Collective test starting:)\s+({TESTS})_perf\b")
-_HEADER = re.compile(r"\s*#?\s*size\s+(?:count\s|time)[^\n]*\bbusbw\b")
+_HEADER = re.compile(r"\s*(?:#\s*)?size\s+(?:count\s|time)[^\n]*\bbusbw\b")
 _OPTIONS = re.compile(r"\s*#\s*nThreads?:?\s+\d")
 _RANK = re.compile(
     r"\s*#\s*Rank\s+(\d{1,6})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+\d+\s+"
     r"\[[^\]\s]{1,20}\]\s+(\S.*)$"
 )
-_BOUNDS = re.compile(r"\s*#?\s*Out of bounds values\s*:\s*(\d{1,12})\s+(\w+)")
-_AVERAGE = re.compile(r"\s*#?\s*Avg bus bandwidth\s*:\s*([\d.]{1,20})")
+_BOUNDS = re.compile(r"\s*(?:#\s*)?Out of bounds values\s*:\s*(\d{1,12})\s+(\w+)")
+_AVERAGE = re.compile(r"\s*(?:#\s*)?Avg bus bandwidth\s*:\s*([\d.]{1,20})")
 _VALIDATION = re.compile(r"\b(?:validation|check):\s*(\d)")
 _FAILURE = re.compile(r"\S+: Test \w+ failure .*")
 _ROW = re.compile(r"\s*\d{1,16}\s+\S.*$")
 _TYPE = re.compile(r"(?:u?int\d{1,2}|float\d*|half|double|bfloat16|fp?\d\w*|f8\w+)$")
 _INTEGER = re.compile(r"\d{1,16}$")
+# What a column holds; in a row that was cut the values stand one column further right.
+_VALUES = (
+    ("time", re.compile(r"\d[\d.]{0,20}(?:e[+-]\d\d)?$")),
+    ("wrong", re.compile(r"\d{1,16}(?:e[+-]\d\d)?$|N/A$")),
+    ("bw", re.compile(r"\d[\d.]{0,20}(?:e[+-]\d\d)?$|[+-]?(?:inf|nan)$")),
+)
 _BEGINS = re.compile(
-    r"\s*#?\s*(?:size\s+(?:count|time)|nThreads?\b|Rank\s+\d|Out of bounds|Avg bus)"
+    r"\s*(?:#\s*)?(?:size\s+(?:count|time)|nThreads?\b|Rank\s+\d|Out of bounds|Avg bus)"
     r"|\s*\d{1,16}\s+\d{1,16}\s+[a-z]\w*\s"
 )
 _USUAL = ("time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong")
@@ -126,12 +132,17 @@ def _point(line: str, columns: Sequence[str]) -> Point | None:
         len(head) > 2 and _INTEGER.match(head[1]) and _TYPE.match(head[2]) is not None
     ):
         return None
-    values = [_float(word) for word in tail]
-    if any(value is None and word != "N/A" for value, word in zip(values, tail, strict=True)):
+    if not all(map(_belongs, columns, tail)):
         return None
+    values = [_float(word) for word in tail]
     half = count // 2 if columns.count("busbw") > 1 else count
     out, place = _side(columns[:half], values[:half]), _side(columns[half:], values[half:])
     return Point(int(head[0]), out[0], out[1], out[2], place[1], place[2])
+
+
+def _belongs(column: str, word: str) -> bool:
+    shape = next((shape for name, shape in _VALUES if name in column), None)
+    return shape.match(word) is not None if shape else word == "N/A" or _float(word) is not None
 
 
 def _side(

@@ -8,12 +8,18 @@ from typing import Any
 
 import yaml
 
-from rackready.facts.parts.connection import Connection, NetplanInterface
+from rackready.facts.parts.connection import (
+    Connection,
+    DevicesListed,
+    ManagedDevice,
+    NetplanInterface,
+)
 from rackready.facts.readers.reader import Output, reader
 
 _FIELD = re.compile(r"((?:connection|ipv4|ipv6|802-3-ethernet|ethernet)\.[\w-]{1,40}):\s*(.*)$")
 _GET = re.compile(r"(?:-g|--get-values)[ =](\S{1,400})")
 _MODES = {"0": "eui64", "1": "stable-privacy", "2": "default-or-eui64", "3": "default"}
+_METHODS = {"auto", "dhcp", "disabled", "ignore", "link-local", "manual", "shared"}
 _NETPLAN_MOST = 100_000  # characters of a file
 
 
@@ -27,6 +33,9 @@ def _connection(values: Mapping[str, str]) -> Connection | None:
     name = value("connection.id")
     if name is None:
         return None
+    ipv4, ipv6 = value("ipv4.method"), value("ipv6.method")
+    if any(method is not None and method not in _METHODS for method in (ipv4, ipv6)):
+        return None  # lines that are something else: a question for a password, an error
     mode = value("ipv6.addr-gen-mode")
     if mode and mode.split(" ")[0] in _MODES:
         mode = _MODES[mode.split(" ")[0]]
@@ -34,8 +43,8 @@ def _connection(values: Mapping[str, str]) -> Connection | None:
     return Connection(
         name,
         value("connection.interface-name"),
-        value("ipv4.method"),
-        value("ipv6.method"),
+        ipv4,
+        ipv6,
         mode,
         tuple(addresses.replace(",", " ").split()),
         value("802-3-ethernet.mtu", "ethernet.mtu"),
@@ -80,7 +89,8 @@ def read_keyfile(output: Output) -> Iterator[Connection]:
         if match := re.fullmatch(r"\[([\w-]{1,40})\]", line):
             section = match[1]
             if section == "connection" and values:
-                values.setdefault("ipv6.addr-gen-mode", "eui64")
+                if not output.filters:
+                    values.setdefault("ipv6.addr-gen-mode", "eui64")
                 if found := _connection(values):
                     yield found
                 values = {}
@@ -109,10 +119,13 @@ def read_netplan(output: Output) -> Iterator[NetplanInterface]:
         group = network.get(kind)
         for name, entry in group.items() if isinstance(group, dict) else ():
             if isinstance(entry, dict) and isinstance(name, str):
-                yield _netplan(name, entry, network)
+                plain = kind == "ethernets" and "match" not in entry
+                yield _netplan(name, entry, network, plain)
 
 
-def _netplan(name: str, entry: dict[str, Any], network: dict[str, Any]) -> NetplanInterface:
+def _netplan(
+    name: str, entry: dict[str, Any], network: dict[str, Any], plain: bool
+) -> NetplanInterface:
     local = entry.get("link-local")
     renderer = entry.get("renderer", network.get("renderer"))
     ra, mtu, addresses = entry.get("accept-ra"), entry.get("mtu"), entry.get("addresses")
@@ -125,7 +138,40 @@ def _netplan(name: str, entry: dict[str, Any], network: dict[str, Any]) -> Netpl
         tuple(word for word in addresses if isinstance(word, str))
         if isinstance(addresses, list)
         else (),
+        plain,
     )
+
+
+_STATES = re.compile(
+    r"(connected(?: \([a-z]{1,20}\))?|disconnected|unmanaged|unavailable|unknown|deactivating"
+    r"|connecting(?: \([\w ]{1,40}\))?)$"
+)
+_ASKED = re.compile(r"(?:-f|--fields|-g|--get-values)[ =](\S{1,200})")
+
+
+def read_devices(output: Output) -> Iterator[ManagedDevice | DevicesListed]:
+    """``nmcli device`` as a table, and with ``-t`` or ``-g``: values between colons."""
+    asked = _ASKED.search(output.command)
+    names = asked[1].upper().split(",") if asked else ["DEVICE", "TYPE", "STATE", "CONNECTION"]
+    columns: list[str] = []
+    rows = 0
+    for line in output.lines():
+        if line.startswith("DEVICE ") and "STATE" in line:
+            columns = line.split()
+            continue
+        # columns of a table stand two blanks apart
+        words = re.split(r"\s{2,}", line) if columns else re.split(r"(?<!\\):", line)
+        fields = dict(zip(columns or names, words, strict=False))
+        name, state = fields.get("DEVICE", ""), _STATES.match(fields.get("STATE", ""))
+        if not re.fullmatch(r"[A-Za-z][\w.-]{0,31}", name) or state is None:
+            continue
+        rows += 1
+        profile = fields.get("CONNECTION")
+        yield ManagedDevice(
+            name, state[1], None if profile is None else "" if profile == "--" else profile
+        )
+    if rows > 1 and not output.filters:
+        yield DevicesListed()
 
 
 READERS = (
@@ -134,6 +180,13 @@ READERS = (
         read_nmcli,
         command=r"nmcli\s.*?\b(?:c|con|conn|connection)\s+show\s+\S",
         shape=r"^connection\.id:\s",
+    ),
+    reader(
+        "nmcli device",
+        read_devices,
+        command=r"nmcli\s+(?:-[^\s=]+(?:=\S+| [A-Z,]+)?\s+)*"
+        r"d(?:ev(?:ice)?)?(?:\s+s(?:tatus)?)?\s*$",
+        shape=r"^DEVICE +TYPE +STATE +CONNECTION *$",
     ),
     reader(
         "cat /etc/NetworkManager/system-connections/roce0.nmconnection",

@@ -241,7 +241,7 @@ READERS = (
         "docker inspect",
         read_inspect,
         command=r"(?:docker|podman|nerdctl)\s+(?:container\s+)?inspect\b",
-        shape=r'^\s*"HostConfig": \{',
+        shape=r'^[ \t]*"HostConfig": \{',
     ),
     reader(
         "docker run",
@@ -253,6 +253,6 @@ READERS = (
         "kubectl get pod -o yaml",
         read_pod,
         command=r"kubectl\s+get\s+pods?\b[^\n]{0,200}?-o ?=?ya?ml",
-        shape=r"^\s*(?:- )?(?:volumeMounts|hostPath|hostNetwork|resources):(?: true)?\s*$",
+        shape=r"^[ \t]*(?:- )?(?:volumeMounts|hostPath|hostNetwork|resources):(?: true)?[ \t]*$",
     ),
 )

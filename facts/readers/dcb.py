@@ -42,12 +42,14 @@ def read_mlnx_qos(output: Output) -> Iterator[DcbPort | Service]:
     if any(_LLDPAD.match(line) for line in output.lines()):
         yield Service("lldpad", active="active")
     asked = [match[1] for match in _INTERFACE.finditer(output.command)][:1]
-    if len(blocks) > 1 and output.line:
-        asked = [
-            match[1]
-            for item in simple_commands(output.line)
-            if item.program == "mlnx_qos" and (match := _INTERFACE.search(item.command))
-        ]
+    typed = [
+        match[1]
+        for item in (simple_commands(output.line) if output.line else ())
+        if item.program == "mlnx_qos" and (match := _INTERFACE.search(item.command))
+    ]
+    # Of a loop over several, each gets the whole; a filter may have left fewer blocks.
+    if len(blocks) > 1 or len(set(typed)) > 1:
+        asked = typed
     for at, (heading, rows) in enumerate(blocks):
         known = len(asked) == len(blocks)
         yield _port(asked[at] if known else heading, rows, whole=not output.filters)
@@ -75,17 +77,18 @@ def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _port(netdev: str, rows: Iterable[str], whole: bool) -> DcbPort:
-    dcbx = trust = None
-    pfc: tuple[bool, ...] | None = None
+    dcbx = None
+    flags: list[tuple[bool, ...]] = []
+    trusts: list[str] = []
     pairs: list[tuple[int, int]] = []
     priority: int | None = None
     for line in rows:
         if match := _DCBX.match(line):
             dcbx = match[1].lower()
         elif match := _TRUST.match(line):
-            trust = match[1].lower()
+            trusts.append(match[1].lower())
         elif match := _FLAGS.match(line):
-            pfc = tuple(flag == "1" for flag in match[1].split())
+            flags.append(tuple(flag == "1" for flag in match[1].split()))
         elif match := _ROW.match(line):
             # A long row is wrapped; what follows belongs to the priority above.
             priority = int(match[1]) if match[1] else priority
@@ -95,6 +98,9 @@ def _port(netdev: str, rows: Iterable[str], whole: bool) -> DcbPort:
         else:
             priority = None
     table, doubled = _table(pairs)
+    # Several of them without a heading between are of several interfaces.
+    trust = trusts[0] if len(trusts) == 1 else None
+    pfc = flags[0] if len(flags) == 1 else None
     return DcbPort(
         netdev, dcbx, trust, table, doubled, listed=True if pairs and whole else None, pfc=pfc
     )
@@ -120,7 +126,7 @@ def read_dcb(output: Output) -> Iterator[DcbPort]:
     if text.startswith(("{", "[")):
         yield from _dcb_json(text, netdev, whole, output)
         return
-    if not text and whole:
+    if not text and whole and not output.status:
         yield DcbPort(netdev, listed=True)
     for line in output.lines():
         word, *rest = line.split()
@@ -150,7 +156,8 @@ def _app(netdev: str, pairs: Iterable[list[Any]], whole: bool) -> DcbPort:
     table, doubled = _table(known)
     # A table of DSCPs in the kernel makes the drivers trust DSCP.
     trust = "dscp" if known else None
-    whole = whole and len(known) == len(pairs)  # else the row was cut
+    # The last one of a row that was cut has no priority.
+    whole = whole and all(len(pair) == 2 and number(str(pair[1])) is not None for pair in pairs)
     return DcbPort(netdev, None, trust, table, doubled, listed=True if whole else None)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rackready.facts.parts.bandwidth import CopyTest, Diagnostic, Transfer
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.search import search_of
 
 _SELECTED = re.compile(r"selecting device (\d{1,3})")
 _COPY = re.compile(r"(write|read) BW: (\d{1,9}(?:\.\d{1,6})?)MB/s")
@@ -29,7 +31,7 @@ def read_gdrcopy(output: Output) -> Iterator[CopyTest | Diagnostic]:
         elif match := _TOTAL.match(line):
             result = "Pass" if match[2] == "0" else "Fail"
             told = None if match[2] == "0" else f"{match[2]} failed"
-            yield Diagnostic("gdrcopy_sanity", "all", result, detail=told)
+            yield Diagnostic("gdrcopy_sanity", "all", result, detail=told, whole=True)
         elif match := _LIST.match(line):
             section = match[1]
         elif section == "failed" and re.fullmatch(r"[a-z]\w{3,80}", line):
@@ -38,7 +40,7 @@ def read_gdrcopy(output: Output) -> Iterator[CopyTest | Diagnostic]:
         yield CopyTest("gdrcopy", "copybw", tuple(transfers))
 
 
-_CELLS = re.compile(r"\|\s*(\w[^|]{1,40}?)\s*\|\s*([^|]{0,200}?)\s*\|\s*$")
+_CELLS = re.compile(r"\|\s*(\w[^|]{1,80})\|\s*([^|]{0,400})\|\s*$")
 _RESULT = re.compile(r"(Pass|Fail|Warn|Skip)\b(?:\s*-\s*(\S.*))?", re.IGNORECASE)
 _DETAIL = {"Warning", "Info", "Error"}
 
@@ -55,20 +57,32 @@ def read_dcgm(output: Output) -> Iterator[Diagnostic]:
         yield from _from_json(data)
         return
     last: Diagnostic | None = None
+    whole = _is_whole(output)
     for line in output.lines():
         match = _CELLS.match(line)
         if match is None:
             continue
-        result = _RESULT.match(match[2])
-        if result and match[1] not in _DETAIL:
+        name, said = match[1].strip(), match[2].strip()
+        result = _RESULT.match(said)
+        if result and name not in _DETAIL:
             if last:
                 yield last
             where = tuple(re.findall(r"\d{1,4}", (result[2] or "").replace("All", "")))
-            last = Diagnostic("dcgmi diag", match[1], result[1].capitalize(), where)
-        elif last and match[1] in _DETAIL and last.detail is None:
-            last = Diagnostic(last.tool, last.name, last.result, last.accelerators, match[2])
+            word = result[1].capitalize()
+            last = Diagnostic("dcgmi diag", name, word, where, whole=whole)
+        elif last and name in _DETAIL and last.detail is None:
+            last = replace(last, detail=said)
     if last:
         yield last
+
+
+def _is_whole(output: Output) -> bool | None:
+    """A table down to the line that closes it, or a search that lets failures through."""
+    if output.filters:
+        search = search_of(output)
+        return (search is not None and search.covers("| PCIe   | Fail  |")) or None
+    rows = [line for line in output.lines() if line.startswith(("|", "+"))]
+    return (bool(rows) and re.fullmatch(r"\+-+\+-+\+", rows[-1]) is not None) or None
 
 
 def _from_json(data: Any) -> Iterator[Diagnostic]:
@@ -88,9 +102,8 @@ def _from_json(data: Any) -> Iterator[Diagnostic]:
                     details.setdefault(status.capitalize(), str(told)[:200])
             for status, entities in grouped.items():
                 where = tuple(name for name in entities if name.isdigit())
-                yield Diagnostic(
-                    "dcgmi diag", str(test.get("name"))[:60], status, where, details[status] or None
-                )
+                name = str(test.get("name"))[:60]
+                yield Diagnostic("dcgmi diag", name, status, where, details[status] or None, True)
 
 
 READERS = (

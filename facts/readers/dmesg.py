@@ -23,7 +23,7 @@ _STAMP = re.compile(
 _UNAME = re.compile(
     r"Linux (\S+) (\d\S*) #.{0,120}?\b(x86_64|aarch64|ppc64le|riscv64|loongarch64)\b"
 )
-_RELEASE = re.compile(r"\d+\.\d+[\w.+~-]*$")
+_RELEASE = re.compile(r"\d+\.\d[\w.+~-]*$")
 _LOCKDOWN = re.compile(r"\[(none|integrity|confidentiality)\]")
 
 
@@ -74,7 +74,7 @@ READERS = (
         r"|disagrees about version of symbol \w|Unknown symbol \w+ \(err -?\d"
         r"|failing symbol_get of non-GPLONLY symbol|^NVRM: Xid \(",
     ),
-    reader("uname -a", read_uname, command=r"uname\b", shape=r"^Linux \S+ \d+\.\d+\S* #\d"),
+    reader("uname -a", read_uname, command=r"uname\b", shape=r"^Linux \S+ \d+\.\d\S* #\d"),
     reader(
         "cat /sys/kernel/security/lockdown",
         read_lockdown,

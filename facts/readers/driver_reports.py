@@ -9,6 +9,7 @@ from rackready.facts.parts.smi import (
     ContainerSdk,
     DriverLoaded,
     FabricManagerMismatch,
+    FabricNotReady,
     ToolReport,
     Upgrade,
 )
@@ -40,6 +41,18 @@ def read_fabric_manager(output: Output) -> Iterator[FabricManagerMismatch]:
             yield FabricManagerMismatch(match[1], match[2])
 
 
+_NOT_READY = re.compile(
+    r"[^\n]{0,160}(?:system not yet initialized|cudaErrorSystemNotReady"
+    r"|CUDA_ERROR_SYSTEM_NOT_READY)[^\n]{0,80}"
+)
+
+
+def read_not_ready(output: Output) -> Iterator[FabricNotReady]:
+    """``CUDA error: system not yet initialized``, in the words of whatever program met it."""
+    if match := _NOT_READY.search(output.text):
+        yield FabricNotReady(match[0].strip())
+
+
 def read_banner(output: Output) -> Iterator[object]:
     """Start-up lines of an image with an SDK of its own."""
     if match := _BANNER.search(output.text):
@@ -64,8 +77,13 @@ READERS = (
     reader(
         "journalctl -u nvidia-fabricmanager",
         read_fabric_manager,
-        command=r"journalctl\b[^\n]{0,80}fabricmanager|cat\s+\S*fabricmanager\S*\.log",
-        shape=r"\bnv-fabricmanager\[\d+\]: |\bnvidia-fabricmanager\S*\[\d+\]: ",
+        command=r"journalctl\b[^\n]{0,80}fabricmanager|cat\s+\S{0,200}fabricmanager\S{0,80}\.log",
+        shape=r"\bnv-fabricmanager\[\d+\]: |\bnvidia-fabricmanager\S{0,40}\[\d+\]: ",
+    ),
+    reader(
+        "program that starts CUDA",
+        read_not_ready,
+        shape=r"system not yet initialized|cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY",
     ),
     reader("cat /proc/driver/nvidia/version", read_nvrm, shape=r"^NVRM version: "),
     reader(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 
+from rackready.facts.commands import simple_commands
 from rackready.facts.model import Gid, RdmaDevice, RdmaPort
 from rackready.facts.parts.rdma import EmptyGids
 from rackready.facts.readers.reader import Output, reader
@@ -149,7 +150,14 @@ def read_gid_files(output: Output) -> Iterator[RdmaDevice | EmptyGids]:
     port = int((place and place[2]) or (m[1] if (m := _IN_PORT.search(line)) else 1))
     tables = Tables()
     single = _PATH.search(output.command)
-    for row in output.lines():
+    rows = list(output.lines())
+    looped = _looped(output)
+    if len(looped) > 1 and len(looped) == len(rows):
+        # bare values, in the order in which the loop names their files
+        for each, row in zip(looped, rows, strict=True):
+            _store(tables, (each[1] or device, int(each[2]), int(each[4])), each[3], row)
+        rows = []
+    for row in rows:
         if match := _PATH.search(row):
             name, number = match[1] or device, int(match[2])
             _store(tables, (name, number, int(match[4])), match[3], row[match.end() :])
@@ -167,6 +175,16 @@ def read_gid_files(output: Output) -> Iterator[RdmaDevice | EmptyGids]:
     for nameless in [place for place in tables.gids if not place[0]]:
         del tables.gids[nameless]
     yield from tables.facts(cut=bool(output.filters))
+
+
+def _looped(output: Output) -> list[re.Match[str]]:
+    """The files that a loop reads, one a command, where nothing else of it prints."""
+    if output.line != output.command or not output.line.startswith("for "):
+        return []
+    commands = simple_commands(output.line)
+    found = [match for item in commands if (match := _PATH.search(item.command))]
+    plain = all(item.program == "cat" and not item.filters for item in commands)
+    return found if plain and len(found) == len(commands) else []
 
 
 def _store(tables: Tables, key: tuple[str, int, int], kind: str, text: str) -> None:

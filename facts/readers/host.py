@@ -9,6 +9,7 @@ from types import MappingProxyType
 from rackready.facts.model import System
 from rackready.facts.parts.host import Environment, Package, Service, Setting
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.search import search_of
 from rackready.facts.readers.sysfs import number
 
 _STATES = re.compile(r"(active|inactive|failed|activating|deactivating|reloading|unknown)$")
@@ -17,6 +18,7 @@ _SETTING = re.compile(r"([a-z][\w.*/-]{2,120}) ?= ?(.*)$")
 _PROC_SYS = re.compile(r"/proc/sys/([\w./@:-]{1,120}?):(.*)$")
 _DPKG = re.compile(r"([a-z]{2})\s+([a-z0-9][a-z0-9.+-]+)(?::\w+)?\s+(\S+)\s")
 _RPM = re.compile(r"([A-Za-z0-9][\w.+-]*?)-(\d[^-\s]*-[^-\s]+)\.(?:x86_64|aarch64|noarch)$")
+_NO_DPKG = re.compile(r"dpkg-query: (?:no packages found matching|没有找到与) (\S+)")
 _NO_RPM = re.compile(r"package (\S+) is not installed$")
 _ERROR = re.compile(r"(?:\S{0,80}/)?(?:cat|sudo|[a-z]{0,3}sh): \S|\[sudo\] ")
 _VARIABLE = re.compile(r"(?:export |declare -x )?([A-Za-z_]\w{0,80})=(.*)$")
@@ -61,14 +63,29 @@ def read_proc_sys_files(output: Output) -> Iterator[Setting]:
 
 
 def read_dpkg(output: Output) -> Iterator[Package]:
-    """``dpkg -l``; packages that were asked for by name and are not there are known, too."""
+    """
+    ``dpkg -l``; a package that was asked for by name may be known not to be there.
+
+    dpkg says so, or its whole table or what a search let through does not have it.
+    """
     found = set()
+    listed = not output.filters and "||/" in output.text
+    search = search_of(output) if output.filters else None
+    absent = set()
     for line in output.lines():
         if match := _DPKG.match(line):
             found.add(match[2])
             yield Package(match[2], match[3], installed=match[1] == "ii")
-    for name in output.arguments():
-        if name not in found and "*" not in name:
+        elif match := _NO_DPKG.match(line):
+            absent.add(match[1])
+        elif not line.startswith(("Desired=", "| ", "|/", "||/", "+++-", "dpkg-query:", "#", "$")):
+            return  # others speak, too
+    for word in output.arguments():
+        name = word.partition(":")[0]
+        if name in found or "*" in name:
+            continue
+        shown = search is not None and search.covers(f"ii  {name} 1.0-1 amd64 x")
+        if word in absent or listed or shown:
             yield Package(name, None, installed=False)
 
 

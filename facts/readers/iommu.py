@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rackready.facts.parts.pcie import IommuGroup, IommuKinds, IommuUnits
 from rackready.facts.readers import sysfs
+from rackready.facts.readers.filters import lets_through
 from rackready.facts.readers.reader import Output, reader
 
 _KIND = r"(identity|DMA-FQ|DMA|auto|blocked|unmanaged)"
@@ -14,6 +15,11 @@ _TYPE_FILE = re.compile(r"/sys/kernel/iommu_groups/(\d{1,6})/type")
 _TYPE_LINE = re.compile(rf"\S{{0,60}}?iommu_groups/(\d{{1,6}})/type:\s*{_KIND}$")
 _NUMBERED = re.compile(rf"(?:group )?(\d{{1,6}}):? {_KIND}$", re.IGNORECASE)
 _BARE = re.compile(rf"{_KIND}$")
+_ANY_KIND = re.compile(rf"(?<![\w-]){_KIND}$")
+# Rows with types, of which a search may have let through some alone.
+_SAMPLES = tuple(
+    f"/sys/kernel/iommu_groups/1/type:{kind}" for kind in ("identity", "DMA", "DMA-FQ")
+)
 _MEMBER = re.compile(
     r"iommu_groups/(\d{1,6})/devices/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 )
@@ -22,6 +28,7 @@ _LINKED = re.compile(
 )
 _FOLDER = re.compile(r"(?:/\S{0,80}/)?ls\s+(?:-\S+\s+)*/sys/kernel/iommu_groups/(\d{1,6})/devices")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_NO_FOLDER = re.compile(r"/sys/class/iommu/?['’\"]?: No such file")
 _UNIT = re.compile(r"(?:dmar|ivhd|smmu3?\.|smmuv3|arm-smmu|iommu|virtio)[\w.@:-]{0,60}")
 
 
@@ -32,7 +39,9 @@ def read_groups(output: Output) -> Iterator[IommuGroup | IommuKinds]:
     counted = any(word.split()[:2] == ["uniq", "-c"] for word in output.filters)
     kinds: list[str] = []
     members: dict[int, list[str]] = {}
+    typed = False
     for line in output.lines():
+        typed = typed or _ANY_KIND.search(line) is not None
         if match := _TYPE_LINE.match(line):
             yield IommuGroup(int(match[1]), match[2])
         elif match := _MEMBER.search(line):
@@ -53,8 +62,9 @@ def read_groups(output: Output) -> Iterator[IommuGroup | IommuKinds]:
                 yield IommuGroup(int(match[1]), match[2])
     for number, addresses in members.items():
         yield IommuGroup(number, members=tuple(dict.fromkeys(addresses)))
-    if kinds:
-        yield IommuKinds(tuple(sorted(set(kinds))))
+    held_back = typed and not lets_through(output, *_SAMPLES)
+    if kinds or held_back:
+        yield IommuKinds(tuple(sorted(set(kinds))), whole=not held_back)
 
 
 def read_link(output: Output) -> Iterator[IommuGroup]:
@@ -69,7 +79,8 @@ def read_link(output: Output) -> Iterator[IommuGroup]:
 def read_units(output: Output) -> Iterator[IommuUnits]:
     """``ls /sys/class/iommu``: an empty folder, or none, means that there is no IOMMU in use."""
     names = tuple(word for line in output.lines() for word in line.split() if _UNIT.fullmatch(word))
-    if names or not output.text.strip() or "No such file" in output.text:
+    nothing = output.text.strip() in ("", "total 0") and not output.filters
+    if names or nothing or _NO_FOLDER.search(output.text):
         yield IommuUnits(names)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_network
 from itertools import pairwise
 from typing import Any
 
 from rackready.facts.model import NetDevice
+from rackready.facts.parts.network import InterfacesListed
+from rackready.facts.readers.filters import lets_through, throws_out
 from rackready.facts.readers.json_output import items_of, number_of, objects, part_of, text_of
 from rackready.facts.readers.reader import Output, reader
-from rackready.facts.readers.search import keeps_rows, searched
 from rackready.facts.readers.sysfs import bdf, number
 
 _NAME = r"[A-Za-z][\w.-]{0,31}"
@@ -57,13 +58,36 @@ _BOND_MODES = {
     "balance-alb": 6,
     "adaptive load balancing": 6,
 }
+# "ip addr show eth0", "ip link show up", "ip -4 addr", "ip -d link show type vlan"
+_IP_PART = re.compile(
+    r"\s-(?:4|6|f\w*)\s|\s(?:a|ad|addr|address|l|li|link)\s+(?!(?:s|sh|show|l|ls|lst|list)$)"
+)
+_ROWS = ("7: xyz9: <BROADCAST,MULTICAST> mtu 1500", "xyz9             DOWN           ")
+_LOOPBACKS = ("1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536", "lo               UNKNOWN        ")
 _FILE = re.compile(rf"/sys/class/net/({_NAME})/(mtu|operstate|speed|address|carrier)\b")
 
 
-def read_ip(output: Output) -> Iterator[NetDevice]:
+def read_ip(output: Output) -> Iterator[NetDevice | InterfacesListed]:
     """``ip addr`` and ``ip link``, also with ``-o``, ``-d``, ``-br`` and ``-j``; ``ip -o addr``."""
     if output.command == "ip -o addr show" and not output.line:
         return  # the probe's own: read together with its listing of all interfaces
+    devices = list(_interfaces(output))
+    yield from devices
+    if devices:
+        # "ip -o addr" leaves out interfaces that have no address.
+        rows = all(device.mtu is not None or device.state for device in devices)
+        part = _IP_PART.search(output.command)
+        yield InterfacesListed(rows and not part and _is_whole(output, devices))
+
+
+def _is_whole(output: Output, devices: Iterable[NetDevice]) -> bool:
+    """Whether all interfaces that were asked for are there: loopback is not missing, unless cut."""
+    if output.filters:
+        return lets_through(output, *_ROWS) or any(throws_out(output, row) for row in _LOOPBACKS)
+    return any(device.name == "lo" for device in devices)
+
+
+def _interfaces(output: Output) -> Iterator[NetDevice]:
     if (items := objects(output)) is not None:
         yield from filter(None, map(_from_json, items))
         return
@@ -178,8 +202,18 @@ def _brief(match: re.Match[str]) -> NetDevice:
     return replace(device, addresses=found or None)
 
 
-def read_ifconfig(output: Output) -> Iterator[NetDevice]:
+def read_ifconfig(output: Output) -> Iterator[NetDevice | InterfacesListed]:
     """``ifconfig`` of both generations; an alias (``eth0:1``) is one more address of its device."""
+    devices = list(_configurations(output))
+    yield from devices
+    if devices:
+        down = any(device.enabled is False for device in devices)
+        asked = bool(re.search(r"\s-\w*a", output.command)) and not output.arguments()
+        # Without -a it leaves out those that are down.
+        yield InterfacesListed((asked or down) and _is_whole(output, devices))
+
+
+def _configurations(output: Output) -> Iterator[NetDevice]:
     device: NetDevice | None = None
     addresses: dict[str, list[str]] = {}
     for line in output.lines():
@@ -252,14 +286,7 @@ def read_bonding(output: Output) -> Iterator[NetDevice]:
 
 def _shows_members(output: Output) -> bool:
     """Whether all interfaces of a bond are there: a search may have left out other lines only."""
-    commands = [*([output.command] if "grep" in output.program else []), *output.filters]
-    search = searched(commands)
-    return (
-        output.program not in ("head", "tail")
-        and keeps_rows(output)
-        and search is not None
-        and search.covers("Slave Interface: ")
-    )
+    return output.program not in ("head", "tail") and lets_through(output, "Slave Interface: ")
 
 
 def read_ethtool(output: Output) -> Iterator[NetDevice]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from types import MappingProxyType
 
 from rackready.facts.commands import simple_commands
@@ -19,8 +20,11 @@ from rackready.facts.parts.launch import (
     RankFile,
 )
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.search import keeps_rows
 
-_PROGRAM = re.compile(r"(?:^|[\s;&|(])((?:\S*/)?(?:mpirun|mpiexec(?:\.\w+)?|prterun|orterun))\s")
+_PROGRAM = re.compile(
+    r"(?:^|[\s;&|(])((?:\S{0,200}/)?(?:mpirun|mpiexec(?:\.\w{1,20})?|prterun|orterun))\s"
+)
 _COUNT = ("-n", "-np", "-c")
 _MCA = ("-mca", "-prtemca", "-pmixmca", "-gmca")
 _TAKE_ONE = {
@@ -42,9 +46,7 @@ _ASKED = re.compile(r"(?:which|command -v|type(?: -[pP])?)\s+([\w .-]{1,200})")
 _NOT_FOUND = re.compile(r"(?:([\w.-]{1,255}): )?which: no ([\w.+-]{1,80}) in \(")
 _NO_TYPE = re.compile(r"(?:[\w./-]{1,80}: )?(?:line \d{1,6}: )?type: ([\w.+-]{1,80}): not found$")
 # A path, the list of folders behind it, what ``type`` says, and what ssh says before the answer.
-_ANSWER = re.compile(
-    r"/\S{1,16000}$|[\w.+-]{1,80} is (?:hashed \()?/|Warning: Permanently added '"
-)
+_ANSWER = re.compile(r"/\S{1,16000}$|[\w.+-]{1,80} is (?:hashed \()?/|Warning: Permanently added '")
 _SSH_TAKES = "BbcDEeFIiJLlmOoPpQRSWw"  # options of ssh with a value
 _NUMA = re.compile(r"NUMA node(\d{1,4}) CPU\(s\):\s+([\d,-]{1,400})$")
 
@@ -57,6 +59,8 @@ def read_launch(output: Output) -> Iterator[LaunchCommand | Environment]:
     before the command.
     """
     joined = re.sub(r"\\\n\s*", " ", output.text)
+    if _is_cut(output, joined != output.text):
+        joined = ""  # what belongs to a command in it was cut off
     lines = [_typed(output)] if _PROGRAM.search(f" {output.command} ") else []
     lines += [line.strip() for line in joined.split("\n") if len(line) < 16_384]
     variables: dict[str, str] = {}
@@ -78,6 +82,15 @@ def read_launch(output: Output) -> Iterator[LaunchCommand | Environment]:
             before = dict(_BEFORE.findall(line[: max(found.start(1) - 1, 0)]))
             if before:
                 yield Environment(f"before {launch.program}", MappingProxyType(before))
+
+
+def _is_cut(output: Output, goes_on: bool) -> bool:
+    """Whether rows were cut, or a search took some of those with which a command goes on."""
+    for item in simple_commands(output.line) if output.line else ():
+        searched = any("grep" in each.partition(" ")[0] for each in (item.command, *item.filters))
+        if not keeps_rows(replace(output, filters=item.filters)) or (searched and goes_on):
+            return True
+    return False
 
 
 def _typed(output: Output) -> str:
@@ -276,13 +289,15 @@ READERS = (
     reader(
         "script that launches",
         read_launch,
-        command=r"(?:script that launches|mpirun|mpiexec|prterun|orterun)\b",
+        # "mpirun ... bash -c 'ulimit -l'" looks at a limit: it is no job
+        command=r"(?:script that launches|mpirun|mpiexec|prterun|orterun)\b"
+        r"(?![^\n]{0,600}?\bulimit\s+-[SH]{0,2}[al]['\"]?\s*$)",
         shape=r"^[^\n#]{0,200}?(?:^|[\s/])(?:mpirun|mpiexec|prterun|orterun) +-",
     ),
     reader(
         "cat rankfile",
         read_rankfile,
-        command=r"cat\s+\S*rank[-_]?file\S*$",
+        command=r"cat\s+\S{0,200}rank[-_]?file\S*$",
         shape=r"^rank +\d{1,6} ?= ?\S{1,255} +slots? ?=",
     ),
     reader(
@@ -294,7 +309,7 @@ READERS = (
     reader(
         "cat openmpi-mca-params.conf",
         read_mca_file,
-        command=r"cat\s+\S*(?:mca-params|prte-mca)\S*$",
+        command=r"cat\s+\S{0,200}(?:mca-params|prte-mca)\S*$",
         shape=r"^(?:btl|oob|pml|osc|coll|plm|orte|prte)_[a-z_]{2,60} ?= ?\S",
     ),
     reader("lscpu", read_cpus, shape=r"^NUMA node\d{1,4} CPU\(s\):\s"),

@@ -58,7 +58,7 @@ def read_library_path(output: Output) -> Iterator[LibraryPath]:
     yield LibraryPath(tuple(part for part in output.text.strip().split(":") if part))
 
 
-_PINGPONG = re.compile(r"(\d{1,9}k?m?)\s+\d+k?m?\s+=?\d+\S*\s+\S+\s+([\d.]+)s\s+([\d.]+)\s")
+_PINGPONG = re.compile(r"(\d{1,9}k?m?)\s+\d+k?m?\s+=?\d\S*\s+\S+\s+([\d.]+)s\s+([\d.]+)\s")
 
 
 def read_pingpong(output: Output) -> Iterator[FabricTest]:

@@ -14,17 +14,19 @@ from rackready.facts.parts.limits import (
     ProcessId,
 )
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.search import known_search
 
 _UNLIMITED = ("unlimited", "infinity", "-1", str(2**64 - 1))
 _SCALES = {"": 1024, "k": 1024, "m": 1 << 20, "g": 1 << 30}
 
 # A value with the host or the rank that srun -l, pdsh or a loop puts before it: in KiB.
-_VALUE = re.compile(r"(?:[\w.\[\]-]{1,64}[: ]\s*)?(unlimited|-1|\d{1,15})$")
+_VALUE = re.compile(r"(?:([\w.\[\]-]{1,64})[: ]\s*)?(unlimited|-1|\d{1,15})$")
 # bash: max locked memory (kbytes, -l) 64; dash: locked memory(kbytes) 64;
 # zsh: -l: locked-in-memory size (kbytes) 64; limit of zsh and csh: memorylocked 64kB
 _NAMED = re.compile(
-    r"(?:[\w.\[\]-]{1,64}: *)?(?:max )?(?:locked[ -](?:in-)?memory(?: size)?|memorylocked|memlock)"
-    r" *(?:\([^)]{1,20}\))? *(?:\(-l\))? +(unlimited|\d{1,15}) *([kKmMgG]?)[bB]?(?:ytes)?$"
+    r"(?:([\w.\[\]-]{1,64}): *)?(?:max )?(?:locked[ -](?:in-)?memory(?: size)?|memorylocked|memlock)"
+    r" {0,40}(?:\([^)]{1,20}\))? {0,40}(?:\(-l\))? {1,80}(unlimited|\d{1,15}) {0,8}([kKmMgG]?)[bB]?"
+    r"(?:ytes)?$"
 )
 _PROC = re.compile(r"(?:[\w.-]{1,64}: *)?Max locked memory\s+(\w+)\s+(\w+)\s+bytes")
 _PRLIMIT = re.compile(r"MEMLOCK\s+max locked-in-memory address space\s+(\w+)\s+(\w+)")
@@ -32,12 +34,13 @@ _JOB = re.compile(r"(?:srun|mpirun|mpiexec|prterun|prun|sbatch|salloc|bsub|torch
 _CONTAINER = re.compile(
     r"(?:sudo\s+(?:-\w+\s+)*)?(?:/\S{0,80}/)?(?:[\w-]*docker|podman|nerdctl|crictl|kubectl|ctr)\s"
 )
+_GAP = re.compile(r"\n[ \t]{0,80}\n(?:[ \t]{0,80}\n){0,900}")
 _SERVICE = re.compile(
-    r"(?:pidof|pgrep)\s+(?:-\w+\s+)*['\"]?([\w.@-]{1,80})"
+    r"(?:pidof|pgrep)\s{1,8}(?:-\w{1,20}\s{1,8}){0,9}['\"]?([\w.@-]{1,80})"
     r"|MainPID[^)]{0,40}?\s(\w[\w.@-]{0,80})[\s)'\"]"
     r"|systemctl\s+show\s+(\w[\w.@-]{0,80})[^)]{0,60}MainPID"
 )
-_OWN = re.compile(r"/proc/(?:self|\$\$|\$PPID)/limits|prlimit(?:\s+--?(?!p)\S+)*$")
+_OWN = re.compile(r"/proc/(?:self|\$\$|\$PPID)/limits|prlimit(?:\s{1,8}--?(?!p)\S{1,40}){0,9}$")
 _PID = re.compile(r"/proc/(\d{1,8})/|--?p(?:id)?[ =]?(\d{1,8})\b")
 _UNIT_LIMIT = re.compile(r"(LimitMEMLOCK|LimitMEMLOCKSoft)=(\S+)$")
 _RULE = re.compile(
@@ -76,13 +79,15 @@ def read_ulimit(output: Output) -> Iterator[MemLock]:
         alone = False  # what stands below it is the output of something else
     for line in rows:
         if match := _NAMED.match(line):
-            value = _bytes(match[1], _SCALES[match[2].lower()])
+            value = _bytes(match[2], _SCALES[match[3].lower()])
         elif alone and (match := _VALUE.match(line)):
-            value = _bytes(match[1], 1024)
+            value = _bytes(match[2], 1024)
         else:
             continue
         if value is not None:
-            yield MemLock(place, name, value)
+            # what stands before it is a host, or the number of a process
+            host = match[1] if match[1] and match[1][0].isalpha() else ""
+            yield MemLock(place, name or host, value)
 
 
 def read_process_limits(output: Output) -> Iterator[MemLock]:
@@ -105,7 +110,7 @@ def read_process_limits(output: Output) -> Iterator[MemLock]:
 def read_unit_limits(output: Output) -> Iterator[MemLock]:
     """``systemctl show UNIT -p LimitMEMLOCK -p LimitMEMLOCKSoft``: bytes, a block for each unit."""
     units = _units((output.line or output.command).partition("|")[0])
-    for number, block in enumerate(re.split(r"\n\s*\n", output.text.strip())):
+    for number, block in enumerate(_GAP.split(output.text.strip())):
         values = {}
         unit = units[number] if number < len(units) else ""
         for row in block.splitlines():
@@ -136,12 +141,19 @@ def _units(command: str) -> list[str]:
 
 def read_limits_conf(output: Output) -> Iterator[LimitRule]:
     """limits.conf and limits.d, whole or by grep: the lines of memlock."""
+    if known_search(output) is None and not _ends_it(output):
+        return  # what comes later counts, and may have been left out
     files = [word for word in output.arguments() if word.startswith("/")]
     file = files[0] if len(files) == 1 else ""
     for line in output.lines():
         if not line.startswith("#") and (match := _RULE.match(line)):
             value = _bytes(match[4])  # in KiB
             yield LimitRule(match[1] or file, match[2], match[3], value)
+
+
+def _ends_it(output: Output) -> bool:
+    """Whether only the front was cut off."""
+    return all(each.partition(" ")[0] == "tail" for each in output.filters)
 
 
 def read_pam(output: Output) -> Iterator[PamLimits]:
@@ -177,7 +189,7 @@ def read_pids(output: Output) -> Iterator[ProcessId]:
             yield ProcessId(int(word), program)
 
 
-_ULIMIT = r"ulimit\s+-[SH]{0,2}[al]"
+_ULIMIT = r"ulimit\s+-[SH]{0,2}[al]\b(?!\s{1,4}(?:unlimited|\d))"  # with a value it sets
 
 READERS = (
     reader(
@@ -192,7 +204,7 @@ READERS = (
         "cat /proc/PID/limits",
         read_process_limits,
         command=r"(?:cat|grep|sed|head|awk)\s[^\n]{0,300}?/limits\b(?!\.)|prlimit\b"
-        r"|(?:srun|mpirun|ssh|[\w-]*docker|podman|kubectl)\s[^\n]{0,600}?/proc/\S+/limits\b",
+        r"|(?:srun|mpirun|ssh|[\w-]*docker|podman|kubectl)\s[^\n]{0,600}?/proc/\S{1,40}/limits\b",
         shape=r"^(?:Max locked memory +\S+ +\S+ +bytes|MEMLOCK +max locked-in-memory)",
     ),
     reader(

@@ -42,6 +42,9 @@ _SIZES = {"": 1024, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SHM = re.compile(r"\S{1,40}\s+(\d{1,12}(?:\.\d{1,3})?)([KMGT]?)i?B?\s[^\n]{0,60}\s/dev/shm$")
 _SHM_MOUNT = re.compile(r"\S+ on /dev/shm type tmpfs \([^)\n]{0,200}\bsize=(\d{1,12})k\b")
 
+# an image's own start-up lines: [WARNING] shm-size 64M(docker default value) is too small
+_SHM_WARNING = re.compile(r"\[WARNING\] shm-size (\d{1,9})([KMG])\b")
+
 _STAT_FILE = re.compile(r"File: ['\"‘]?(/[^'\"’\n]{1,200}?)['\"’]?(?: -> .{1,200})?$")
 _STAT_ACCESS = re.compile(
     r"Access: \((\d{3,5})/\S{10}\)\s+Uid: \(\s*\d{1,10}/\s*([^\s)]{1,40})\)"
@@ -233,6 +236,8 @@ def read_shared_memory(output: Output) -> Iterator[SharedMemory]:
             yield SharedMemory(int(float(match[1]) * _SIZES[match[2]]))
         elif match := _SHM_MOUNT.match(line):
             yield SharedMemory(int(match[1]) * 1024)
+        elif match := _SHM_WARNING.search(line):
+            yield SharedMemory(int(match[1]) * _SIZES[match[2]])
 
 
 READERS = (
@@ -262,6 +267,6 @@ READERS = (
         "df /dev/shm",
         read_shared_memory,
         command=r"df\b|mount$",
-        shape=r"^(?:shm|tmpfs)\s+\d\S*\s[^\n]{0,60}\s/dev/shm$",
+        shape=r"^(?:shm|tmpfs)\s+\d\S*\s[^\n]{0,60}\s/dev/shm$|^\[WARNING\] shm-size \d",
     ),
 )

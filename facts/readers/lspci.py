@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from rackready.facts.model import AccessControl, ErrorStatus, Express, PciFunction
 from rackready.facts.parts.pci_names import VIRTUAL, class_of, vendor_of
-from rackready.facts.parts.pcie import AcsLines
+from rackready.facts.parts.pcie import AcsLines, DriversLeftOut
 from rackready.facts.readers import pci, sysfs
+from rackready.facts.readers.filters import lets_through, throws_out
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.search import keeps_rows
 
 _HEAD = re.compile(
     r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]) "
@@ -22,13 +24,14 @@ _NUMBERS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]|Device ([0-9a-f]{4}):([0
 _PLAIN_NUMBERS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4})")
 _DEVICE = re.compile(r" Device ([0-9a-f]{4})\b")
 _BRACKETS = re.compile(r" \[[0-9a-f]{4}:[0-9a-f]{4}\]")
-_TAIL = re.compile(r" \((?:rev|prog-if) [^)]*\)")
+_TAIL = re.compile(r" \((?:rev|prog-if) [^)]{0,80}\)")
 _DUMP = re.compile(r"([0-9a-f]{2,3}):((?: [0-9a-f]{2}){1,16})$")
 _FLAG = re.compile(r"(?<![\w-])([A-Za-z][\w-]{0,24}?)([+-])(?=[\s,;]|$)")
 _CAPABILITY = re.compile(r"Capabilities: \[([0-9a-f]{2,3})(?: v\d+)?\] (.*)")
 _BYTES = re.compile(r"(MaxPayload|MaxReadReq) (\d{3,4}) bytes")
 _SPEED = re.compile(r"Speed (\d+(?:\.\d)?)GT/s(?: \((\w+)\))?")
-_WIDTH = re.compile(r"Width x(\d{1,2})(?: \((\w+)\))?")
+_WIDTH = re.compile(r"Width x(\d{1,2})(?!\d)(?: \((\w+)\))?")
+_WHOLE_WIDTH = re.compile(r"Width x\d{1,2}[^\d\s]|Width x\d{1,2} \(|Width x(?![13]$)\d{1,2}$")
 _BUSES = re.compile(r"Bus: primary=\w+, secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})")
 _SERIAL = re.compile(r"Device Serial Number ((?:[0-9a-f]{2}-){7}[0-9a-f]{2})")
 
@@ -98,6 +101,11 @@ CORRECTABLE = {
     "CorrIntErr": 14,
     "HeaderOF": 15,
 }
+# Bits that all versions of lspci print, and without which a register is not told.
+_NEEDED = {"ACSCtl": 0x1C, "UESta": 0x3FF030, "CESta": 0x11C1}
+# Of these, those that tell something where the others are missing.
+_TELLING = {"ACSCtl": 0x1C, "UESta": 0x0EF030, "CESta": 0x11C1}
+_ACS_LINES = tuple("\t\tACSCtl:\t" + " ".join(f"{name}{sign}" for name in _ACS) for sign in "+-")
 
 
 @dataclass
@@ -108,6 +116,8 @@ class _Entry:
     express: Express = field(default_factory=Express)
     key: str = ""
     section: int = 0  # offset of the capability that the lines belong to
+    cut: bool = False  # the line that is read may lack its end
+    seen: dict[str, int] = field(default_factory=dict)  # bits that a register told, by its key
     dump: bytearray = field(default_factory=bytearray)
 
     def set(self, **values: object) -> None:
@@ -130,24 +140,65 @@ class _Entry:
             self.set(express=self.express)
         return self.function
 
+    def add(self, key: str, text: str, places: Mapping[str, int], known: int | None) -> int | None:
+        """
+        A word with the flags of one more line.
 
-def read_lspci(output: Output) -> Iterator[PciFunction | AcsLines]:
+        None: no bit is known to be set, and of those that all versions print some are missing.
+        """
+        self.seen[key] = self.seen.get(key, 0) | _bits(text, places, "+-")
+        word = (known or 0) | _bits(text, places)
+        whole = self.seen[key] & _NEEDED[key] == _NEEDED[key]
+        return word if whole or word & _TELLING[key] else None
+
+
+def read_lspci(output: Output) -> Iterator[PciFunction | AcsLines | DriversLeftOut]:
     """``lspci`` with any options, whole or filtered; but no tree (-t)."""
     entry: _Entry | None = None
-    nameless: list[int] = []
-    for line in output.lines():
+    nameless: list[int | None] = []
+    lines = tuple(output.lines())
+    within = not keeps_rows(output)
+    for at, line in enumerate(lines, 1):
         if head := _HEAD.match(line):
             if entry:
                 yield entry.done()
             entry = _Entry(_function(head))
-        elif entry:
+        elif address := _alone(line):
+            if entry:
+                yield entry.done()
+            entry = _Entry(PciFunction(address))
+        elif entry or (entry := _asked(output)):
+            # behind its last line, lspci itself would have printed more of the register
+            entry.cut = within or (at == len(lines) and not output.filters)
             _line(entry, line)
         elif line.startswith("ACSCtl:"):
-            nameless.append(_bits(line, _ACS))
+            nameless.append(_Entry(PciFunction("")).add("ACSCtl", line, _ACS, None))
     if entry:
         yield entry.done()
+        if throws_out(output, "\tKernel driver in use: vfio-pci"):
+            yield DriversLeftOut()
     if nameless:
-        yield AcsLines(tuple(nameless))
+        told = tuple(control for control in nameless if control is not None)
+        yield AcsLines(told, len(told) == len(nameless) and lets_through(output, *_ACS_LINES))
+
+
+_ADDRESS = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.IGNORECASE)
+_SELECTED = re.compile(r"\s-s\s?(\S{7,16})(?:\s|$)")
+
+
+def _alone(line: str) -> str | None:
+    """The address on a line of its own: a loop prints it before what grep leaves of a function."""
+    plain = line.strip(" :=-#")
+    return sysfs.bdf(plain) if _ADDRESS.fullmatch(plain) else None
+
+
+def _asked(output: Output) -> _Entry | None:
+    """The one function that was asked for, where a search has dropped its own line."""
+    asked = _SELECTED.search(output.command)
+    if asked is None or not _ADDRESS.fullmatch(asked[1]):
+        return None
+    address = sysfs.bdf(asked[1])
+    return _Entry(PciFunction(address)) if address else None
 
 
 def _function(head: re.Match[str]) -> PciFunction:
@@ -253,8 +304,8 @@ _PLAIN: Mapping[str, Callable[[_Entry, str, str], None]] = {
 }
 
 
-def _bits(text: str, places: Mapping[str, int]) -> int:
-    return sum({1 << places[n] for n, sign in _FLAG.findall(text) if sign == "+" and n in places})
+def _bits(text: str, places: Mapping[str, int], signs: str = "+") -> int:
+    return sum({1 << places[n] for n, sign in _FLAG.findall(text) if sign in signs and n in places})
 
 
 def _size(text: str, name: str) -> int | None:
@@ -284,20 +335,24 @@ _RESERVED = 7 << 5 | 7 << 12
 
 
 def _link(text: str) -> int | None:
+    """Speed and width; None where the width, which stands last, is not there."""
     speed, width = _SPEED.search(text), _WIDTH.search(text)
-    if speed is None and width is None:
+    if width is None:
         return None
     generation = _SPEEDS.get(speed[1], 0) if speed else 0
-    return generation | (int(width[1]) if width else 0) << 4
+    return generation | int(width[1]) << 4
 
 
 def _link_capabilities(entry: _Entry, text: str) -> None:
-    if entry.express.link_capabilities is None:
+    # what it says of power saving follows the width in all versions
+    if entry.express.link_capabilities is None and _WHOLE_WIDTH.search(text):
         entry.set_express(link_capabilities=_link(text))
 
 
 def _link_status(entry: _Entry, text: str) -> None:
     if entry.express.link_status is not None or (status := _link(text)) is None:
+        return
+    if entry.cut and not _WHOLE_WIDTH.search(text):
         return
     speed, width = _SPEED.search(text), _WIDTH.search(text)
     entry.set_express(
@@ -309,19 +364,19 @@ def _link_status(entry: _Entry, text: str) -> None:
 
 def _access_control(entry: _Entry, text: str) -> None:
     known = entry.function.access_control or AccessControl()
-    control = (known.control or 0) | _bits(text, _ACS)
+    control = entry.add("ACSCtl", text, _ACS, known.control)
     entry.set(access_control=replace(known, control=control))
 
 
 def _uncorrectable(entry: _Entry, text: str) -> None:
     known = entry.function.errors or ErrorStatus()
-    status = (known.uncorrectable or 0) | _bits(text, UNCORRECTABLE)
+    status = entry.add("UESta", text, UNCORRECTABLE, known.uncorrectable)
     entry.set(errors=replace(known, uncorrectable=status))
 
 
 def _correctable(entry: _Entry, text: str) -> None:
     known = entry.function.errors or ErrorStatus()
-    status = (known.correctable or 0) | _bits(text, CORRECTABLE)
+    status = entry.add("CESta", text, CORRECTABLE, known.correctable)
     entry.set(errors=replace(known, correctable=status))
 
 
@@ -342,6 +397,6 @@ READERS = (
         command=r"lspci\b",
         shape=r"^(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7] "
         r"(?:[A-Z0-9][A-Za-z0-9 /-]{2,40}(?: \[[0-9a-f]{4}\])?: \S|[0-9a-f]{4}: [0-9a-f]{4}:)"
-        r"|^\s*ACSCtl:\s+SrcValid[+-]",
+        r"|^[ \t]*ACSCtl:[ \t]+SrcValid[+-]",
     ),
 )

@@ -10,6 +10,7 @@ from typing import Any
 from rackready.facts.model import Accelerator, AcceleratorStack
 from rackready.facts.parts.accelerators import AcceleratorProcess, AcceleratorProcesses, Reading
 from rackready.facts.parts.devices import Folder
+from rackready.facts.parts.topology import Topology
 from rackready.facts.readers.reader import Output, reader
 from rackready.facts.readers.sysfs import bdf, number
 from rackready.facts.readers.topology import read_topology
@@ -20,10 +21,11 @@ _REASON = re.compile(r"(Not Available)\s?\((.{1,120})\)$")
 _ATTACHED = re.compile(r"Attached GPUs\s*:\s*([0-9]{1,4})\b")
 _NONE = "No available devices were discovered"
 _TOOL = re.compile(r"MX-SMI (\d\S*)|mx-smi\s+version: (\S+)")
+_VERSION = r"(\d[^\s|]{0,60})(?=[ \t|])"  # a row ends in a bar: one that was cut ends sooner
 _VERSIONS = {
-    "driver_version": re.compile(r"Kernel Mode Driver Version:\s*([^\s|]+)"),
-    "sdk_shown": re.compile(r"MACA Version:\s*([^\s|]+)"),
-    "firmware_version": re.compile(r"BIOS Version:\s*([^\s|]+)"),
+    "driver_version": re.compile(rf"Kernel Mode Driver Version:\s*{_VERSION}"),
+    "sdk_shown": re.compile(rf"MACA Version:\s*{_VERSION}"),
+    "firmware_version": re.compile(rf"BIOS Version:\s*{_VERSION}"),
 }
 _MEMORY = re.compile(r"\b([0-9]{1,9})/([0-9]{1,9}) ?MiB")
 _POWER = re.compile(r"\b([0-9]{1,5})W")
@@ -65,6 +67,13 @@ def _stated(text: str) -> tuple[str | None, str | None]:
         return match[1], match[2]
     known = (word for word in ("Not Available", "Available") if text.startswith(word))
     return next(known, None), None
+
+
+def read_matrix(output: Output) -> Iterator[Topology | AcceleratorStack]:
+    """``mx-smi topo -m`` and ``-n``; the matrix alone tells whose devices these are, too."""
+    yield from read_topology(output)
+    if _ATTACHED.search(output.text) or tool_version(output.text):
+        yield AcceleratorStack(vendor=VENDOR, tool_version=tool_version(output.text))
 
 
 def read_list(output: Output) -> Iterator[AcceleratorStack]:
@@ -209,7 +218,7 @@ _OPTIONS = r"(?:\s+(?:-[itlc]\s+\S+|-i\S+))*"
 READERS = (
     reader(
         "mx-smi topo -m",
-        read_topology,
+        read_matrix,
         command=r"mx-smi\s+topo\b[^\n]{0,80}?\s(?:-[mn]|--show-(?:matrix|nic))\b",
         shape=r"^Device link type matrix\s*$",
     ),
@@ -228,7 +237,7 @@ READERS = (
     reader(
         "cat /opt/maca/Version.txt",
         read_version_file,
-        command=r"(?:cat|more|head(?:\s+-\S+)*|grep\s[^|]{0,60}?)\s+/\S*maca\S*/[Vv]ersion\.txt",
+        command=r"(?:cat|more|head(?:\s+-\S+)*|grep\s[^|]{0,60}?)\s+/\S{0,200}maca\S{0,80}/[Vv]ersion\.txt",
         shape=r"^Version:\s?\d{1,3}(?:\.\d{1,6}){1,4}$",
     ),
     reader(

@@ -10,6 +10,8 @@ from typing import Any
 
 from rackready.facts.model import Accelerator, AcceleratorStack
 from rackready.facts.parts.accelerators import ErrorCounts, Reading
+from rackready.facts.parts.pcie import LinkFiles
+from rackready.facts.parts.smi import DeviceLink
 from rackready.facts.readers.metax import UNKNOWN, VENDOR, attached, named, tool_version
 from rackready.facts.readers.reader import Output, reader
 from rackready.facts.readers.sysfs import bdf
@@ -61,7 +63,9 @@ def blocks(output: Output) -> list[Block]:
     return found
 
 
-def read_blocks(output: Output) -> Iterator[AcceleratorStack | Reading | ErrorCounts]:
+def read_blocks(
+    output: Output,
+) -> Iterator[AcceleratorStack | Reading | ErrorCounts | LinkFiles | DeviceLink]:
     """``--show-version``, ``--show-temperature``, ``--show-memory``, ``--count-ecc`` and others."""
     found = blocks(output)
     if not found:
@@ -82,8 +86,35 @@ def read_blocks(output: Output) -> Iterator[AcceleratorStack | Reading | ErrorCo
         **versions,
     )
     for block in found:
+        yield from _pci_link(block)
+        yield from _mesh(block)
         yield from _reading(block)
         yield from _counts(block)
+
+
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+_LINK_STATE = re.compile(r"(?:MetaXLink|MXLK|Link|Port)[ #_]?(\d{1,2})\b", re.IGNORECASE)
+
+
+def _pci_link(block: Block) -> Iterator[LinkFiles]:
+    """``--show-pcie``: ``Current Speed : 2.5 GT/s``, ``Current Width : x16``."""
+    speed, most = (_GENERATIONS.get(block.number(f"{k} Speed") or 0) for k in ("Current", "Max"))
+    width, widest = (
+        int(found[1]) if (found := re.match(r"x(\d{1,2})$", value)) else None
+        for value in (block.value(f"{k} Width") or "" for k in ("Current", "Max"))
+    )
+    if block.bdf and (speed or width):
+        yield LinkFiles(block.bdf, speed, width, most, widest)
+
+
+def _mesh(block: Block) -> Iterator[DeviceLink]:
+    """``mxlk --show-state``: each link is enabled, or says by what it is disabled."""
+    for values in block.groups.values():
+        for key, value in values.items():
+            state, match = value.lower(), _LINK_STATE.match(key)
+            if match and re.search(r"\b(?:enabled?|disabled?)\b", state):
+                up = "disable" not in state
+                yield DeviceLink(f"GPU {block.index}", int(match[1]), active=up)
 
 
 def _reading(block: Block) -> Iterator[Reading]:
@@ -201,7 +232,7 @@ READERS = (
     reader(
         "mx-smi --show-version",
         read_blocks,
-        command=r"mx-smi\s[^\n|]{0,200}?(?:--(?:show|count)-|--summary\b|-s\b)",
+        command=r"mx-smi\s[^\n|]{0,200}?(?:--(?:show|count)-|--summary\b|-s\b)|mx-smi\s+mxlk\b",
         shape=r"^GPU#\d+ +\S+(?: VF)? +[0-9a-fA-F]{2,8}:[0-9a-fA-F:.]{5,14} *$",
     ),
 )

@@ -14,11 +14,13 @@ from rackready.facts.parts.modules import (
     InitramfsFile,
     MemoryPeer,
     ModprobeLine,
+    ModprobeSearch,
     Ofed,
     OfedSources,
     plain_name,
 )
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.search import search_of
 
 _LINE = re.compile(r"(options|install|remove|blacklist|softdep|alias)\s+([\w*:-]{1,128})\s*(.*)")
 _HEADING = re.compile(r"(/\S+):$")
@@ -33,7 +35,7 @@ _PEER = re.compile(r"/sys/kernel/mm/memory_peers/([\w-]{1,64})(?:/(\w+))?")
 _INITRAMFS = re.compile(r"(?:^|\s)((?:\./)?(?:usr/|lib/|etc/)\S+)$")
 
 
-def read_modprobe(output: Output) -> Iterator[ModprobeLine]:
+def read_modprobe(output: Output) -> Iterator[ModprobeLine | ModprobeSearch]:
     """``cat /etc/modprobe.d/X.conf``, ``grep -r X /etc/modprobe.d``, ``modprobe -c``."""
     paths = [word for word in output.arguments() if word.startswith("/etc/") and "*" not in word]
     default = paths[0] if len(paths) == 1 and paths[0].endswith(".conf") else ""
@@ -43,6 +45,8 @@ def read_modprobe(output: Output) -> Iterator[ModprobeLine]:
         path, line = (found[1], found[2]) if found else (default, row)
         if match := _LINE.match(line.strip()):
             yield ModprobeLine(path, match[1], plain_name(match[2]), match[3].strip())
+    if output.filters:
+        yield ModprobeSearch(search_of(output))
 
 
 def read_boot_listing(output: Output) -> Iterator[BootFolder]:
@@ -154,7 +158,9 @@ def read_peers(output: Output) -> Iterator[MemoryPeer]:
     if gone or not text:
         return
     if match:
-        yield MemoryPeer(match[1], True, text if match[2] == "version" else None)
+        version = text if match[2] == "version" and re.match(r"\d[\w.-]*$", text) else None
+        if version or match[2] != "version":
+            yield MemoryPeer(match[1], True, version)
     elif output.program == "ls":
         for name in text.split():
             yield MemoryPeer(name, present=True)
@@ -177,7 +183,7 @@ READERS = (
     reader(
         "cat /etc/modules-load.d/a.conf",
         read_boot_modules,
-        command=r"(?:cat|[ef]?grep)\s.*/(?:modules-load\.d\S*|etc/modules)(?:\s|$)",
+        command=r"(?:cat|[ef]?grep)\s.{0,400}/(?:modules-load\.d\S{0,200}|etc/modules)(?:\s|$)",
     ),
     reader("lsinitramfs", read_initramfs, command=r"lsinitramfs\b|lsinitrd\b"),
     reader("ls -l /usr/src/ofa_kernel", read_sources, command=r"ls\s.*/usr/src/ofa_kernel"),

@@ -27,7 +27,7 @@ _FIELD = re.compile(
 )
 # What the values of fields look like that are asked for alone: an error of a shell does not.
 _VALUES = {
-    "filename": re.compile(r"/\S+\.ko(?:\.\w+)?$|\(builtin\)$"),
+    "filename": re.compile(r"/\S{1,400}\.ko(?:\.\w{1,8})?$|\(builtin\)$"),
     "name": re.compile(r"\w{1,64}$"),
     "version": re.compile(r"[vV]?\d(?:[\w.+~:-]{0,62}\w)?$"),
     "vermagic": re.compile(r"\d{1,3}\.\d\S*(?: .*)?$"),
@@ -37,7 +37,7 @@ _VALUES = {
 }
 _PARAMETER = re.compile(r"(\w{1,80}):(.*)")
 _NOT_FOUND = re.compile(r"modinfo: ERROR: Module (?:alias )?(\S+) not found")
-_SYSFS = re.compile(r"/sys/module/([\w-]{1,64})(?:/(\S*))?$")
+_SYSFS = re.compile(r"/sys/module/([\w-]{1,64})(?:/(\S{0,200}))?$")
 _NO_FILE = "No such file or directory"
 _SAID = re.compile(r"(?:\S{0,80}/)?(?:ls|cat|sudo|[a-z]{0,3}sh): \S|\[sudo\] ")
 _HOLDER = re.compile(r"[\w-]{1,64}")
@@ -58,6 +58,7 @@ def read_lsmod(output: Output) -> Iterator[object]:
     Where other words stand among the lines, or one is cut, a module may be there unseen.
     """
     names = []
+    used_by: dict[str, None] = {}
     unknown = False
     for line in output.lines():
         match = _LSMOD.match(line)
@@ -66,9 +67,13 @@ def read_lsmod(output: Output) -> Iterator[object]:
             continue
         names.append(match[1])
         holders = [name for name in (match[4] or "").split(",") if name not in ("", "-")]
-        yield Module(match[1], number(match[3]), tuple(h for h in holders if h != "[permanent]"))
+        users = tuple(holder for holder in holders if holder != "[permanent]")
+        yield Module(match[1], number(match[3]), users)
+        used_by.update(dict.fromkeys(users))
     if names or not unknown:
-        yield ModuleList(tuple(names), None if unknown else search_of(output))
+        # What uses a module is loaded as well, whether its own line is shown or not.
+        every = tuple(dict.fromkeys([*names, *used_by]))
+        yield ModuleList(every, None if unknown else search_of(output))
 
 
 def read_modinfo(output: Output) -> Iterator[ModuleFile]:
@@ -137,19 +142,27 @@ def _stem(path: str) -> str:
 
 
 def read_sysfs(output: Output) -> Iterator[object]:
-    """``cat`` and ``ls`` below ``/sys/module``."""
-    for path in output.arguments():
+    """``cat`` and ``ls`` below ``/sys/module``; what a filter left of a value is none."""
+    paths = output.arguments()
+    whole = not output.filters and (len(paths) == 1 or output.program == "ls")
+    for path in paths:
         match = _SYSFS.search(path)
         if match is None:
             continue
         name, part = match[1], (match[2] or "").rstrip("/")
         value = output.text.strip()
-        if _NO_FILE in value:
+        refused = [line for line in output.lines() if _NO_FILE in line]
+        if refused and len(paths) > 1 and not any(_names(line, path) for line in refused):
+            if any(line.rstrip(":") == path for line in output.lines()):
+                yield ModuleState(name, present=True)
+        elif refused:
             # Other files than the folder itself may be absent from a module that is loaded.
             gone = part in ("", "refcnt", "initstate")
             yield ModuleState(name, present=False if gone else None)
         elif _SAID.match(value):
             continue  # an error, or a question for a password
+        elif not whole:
+            continue
         elif output.program == "ls":
             yield ModuleState(name, present=True)
             if part == "holders" and all(map(_HOLDER.fullmatch, value.split())):
@@ -162,6 +175,10 @@ def read_sysfs(output: Output) -> Iterator[object]:
                 yield Module(name, version=value)
             elif part.startswith("parameters/"):
                 yield Module(name, parameters=MappingProxyType({part.partition("/")[2]: value}))
+
+
+def _names(line: str, path: str) -> bool:
+    return re.search(rf"{re.escape(path)}(?![\w/-])", line) is not None
 
 
 _PAIR = re.compile(r"/sys/module/([\w-]{1,64})/parameters/(\w{1,80}):(.*)")
@@ -240,7 +257,12 @@ READERS = (
         command=r"lsmod\b|cat\s+/proc/modules\b|[ef]?grep\s.*\s/proc/modules$",
         shape=r"^Module +Size +Used by$",
     ),
-    reader("modinfo", read_modinfo, command=r"modinfo\b", shape=r"^filename:\s+\S*/\S+\.ko"),
+    reader(
+        "modinfo",
+        read_modinfo,
+        command=r"modinfo\b",
+        shape=r"^filename:[ \t]+\S{0,400}/\S{1,200}\.ko",
+    ),
     reader(
         "grep -H '' /sys/module/nvidia/parameters/*",
         read_parameters,

@@ -25,11 +25,15 @@ _KINDS = (
     (
         "connect",
         re.compile(
-            r"btl_tcp_endpoint\S*\] (?:connect\(\) to|.{0,40}? to) (\S{3,60}) failed: (.{2,60})"
+            r"btl_tcp_endpoint\S{0,80}\] (?:connect\(\) to|.{0,40}? to) "
+            r"(\S{3,60}) failed: (.{2,60})"
         ),
     ),
     ("connect", re.compile(r"^\s*Message:\s{1,8}connect\(\) to (\S{3,60}) failed")),
-    ("wrong-peer", re.compile(r"btl_tcp_endpoint\S*\] received unexpected process identifier")),
+    (
+        "wrong-peer",
+        re.compile(r"btl_tcp_endpoint\S{0,80}\] received unexpected process identifier"),
+    ),
     ("rank-not-mapped", re.compile(r"Rank (\d{1,6}) (?:has not been|is not) (?:assigned|mapped)")),
     (
         "slots",
@@ -74,7 +78,7 @@ READERS = (
         shape=r"Both TCP interface include and exclude lists"
         r"|\b(?:orted|prted): (?:command not found|not found|No such file|error while loading)"
         r"|command not found: (?:orted|prted)\b"
-        r"|(?:ORTE|PRTE) was unable to reliably start|mca_btl_tcp_endpoint\w*\]"
+        r"|(?:ORTE|PRTE) was unable to reliably start|mca_btl_tcp_endpoint\w{0,40}\]"
         r"|Open MPI failed to TCP connect to a peer|There are not enough slots available"
         r"|(?:mpirun|mpiexec|prterun) has detected an attempt to run as root",
     ),

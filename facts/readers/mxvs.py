@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from rackready.facts.parts.bandwidth import Board, CopyTest, Transfer
 from rackready.facts.readers.reader import Output, reader
 from rackready.facts.readers.sysfs import bdf
+from rackready.facts.readers.tagged import split_tagged
 
 _TITLE = re.compile(r"\s+((?:MXVS )?[A-Z][A-Z0-9 -]{2,60}(?:TEST|BENCHMARK))\s*$")
 _FIGURE = r"(\d{1,9}(?:\.\d{1,6})?)\s*([KMGT]i?B)/s"
@@ -22,16 +23,29 @@ _BUS = re.compile(
 _BOARD = re.compile(r"\s*GPU ID\s+(\d{1,4})\s*$")
 _FIELD = re.compile(r"\s*([A-Z][A-Z ]{1,20}?)\s{2,}(\S.*)$")
 _LINK = re.compile(r"speed:\s*(\d{1,3}(?:\.\d{1,2})?)\s*GT/s\s+width:\s*x(\d{1,2})(?!\d)")
+_BEGINS = re.compile("|".join(f"(?:{each.pattern})" for each in (_TITLE, _PAIR, _BUS, _BOARD)))
 _RIGHT = {"PASS": True, "OK": True, "FAIL": False, "FAILED": False, "ERROR": False}
 _UNITS = {"K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
+_TAG = r"(?:[\w.\[\],<>-]{1,80}: )?"  # who printed the line: "0: ", "node1: "
 _MOST = 65_536  # rows of a table
 
 
 def read_mxvs(output: Output) -> Iterator[CopyTest | Board]:
-    """``mxvs p2p`` and ``mxvs pcie``: a block for each board, then a table."""
+    """
+    ``mxvs p2p`` and ``mxvs pcie``: a block for each board, then a table.
+
+    Of several processes or hosts (``node1: `` before the lines) each has a table of its own.
+    """
+    found = [fact for lines in split_tagged(output.text, _BEGINS) for fact in _facts(lines)]
+    if not found and not output.filters:
+        output.note("no table of a test")
+    yield from found
+
+
+def _facts(lines: Iterable[str]) -> Iterator[CopyTest | Board]:
     title, transfers = "", list[Transfer]()
     board: dict[str, str] = {}
-    for line in output.text.split("\n"):
+    for line in lines:
         if match := _BOARD.match(line):
             yield from _board(board)
             board = {"GPU ID": match[1]}
@@ -52,8 +66,6 @@ def read_mxvs(output: Output) -> Iterator[CopyTest | Board]:
     yield from _board(board)
     if transfers:
         yield CopyTest("mxvs", title, tuple(transfers[:_MOST]))
-    elif not board and not output.filters:
-        output.note("no table of a test")
 
 
 def _transfer(
@@ -104,7 +116,8 @@ READERS = (
         "mxvs p2p",
         read_mxvs,
         command=r"mxvs\b",
-        shape=r"^\s{0,120}MXVS [A-Z0-9]+ TEST\s*$|^\s{0,120}PCIE (?:UNI|BI)DIRECTIONAL BENCHMARK"
-        r"|^ {0,8}GPU#\d+ +GPU#\d+ +\w+ +\d+ +[\d.]+ GB/s",
+        shape=rf"^{_TAG}\s{{0,120}}MXVS [A-Z0-9]+ TEST\s*$"
+        rf"|^{_TAG}\s{{0,120}}PCIE (?:UNI|BI)DIRECTIONAL BENCHMARK"
+        rf"|^{_TAG} {{0,8}}GPU#\d+ +GPU#\d+ +\w+ +\d+ +[\d.]+ GB/s",
     ),
 )

@@ -11,7 +11,9 @@ from rackready.facts.parts.smi import Health
 from rackready.facts.readers import sysfs
 from rackready.facts.readers.reader import Output, reader
 
-_ASKED = re.compile(r"--query-(?:[gp]pu|remapped-rows|retired-pages)[= ]([\w.,* -]+?)(?=\s--|\s-|$)")
+_ASKED = re.compile(
+    r"--query-(?:[gp]pu|remapped-rows|retired-pages)[= ]([\w.,* -]+?)(?=\s--|\s-|$)"
+)
 _UNIT = re.compile(r" \[[^\]]{1,12}\]$")
 _VALUE = re.compile(r"(-?\d+(?:\.\d+)?) (?:%|MiB|W|MHz|C|us|ms|bytes)$")
 # A field has other names in other versions.

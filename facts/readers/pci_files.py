@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from rackready.facts.model import PciFunction, RdmaDevice, System
@@ -27,7 +27,7 @@ _FIELDS = {
     "max_link_speed": "speed_max",
     "max_link_width": "width_max",
 }
-_SPEED = re.compile(r"(\d+(?:\.\d)?) GT/s")
+_SPEED = re.compile(r"(\d{1,3}(?:\.\d)?) GT/s")
 _COUNT = re.compile(r"([A-Za-z_]\w{1,40}) (\d{1,20})$")
 
 
@@ -82,7 +82,20 @@ def read_files(output: Output) -> Iterator[LinkFiles | ErrorCounters]:
         elif bdf and (link := _link_file(bdf, file, text)):
             yield link
     for (bdf, severity), counts in counters.items():
-        yield ErrorCounters(bdf, severity, MappingProxyType(counts))
+        whole = _is_whole(counts, output)
+        yield ErrorCounters(bdf, severity, MappingProxyType(counts), whole)
+
+
+def _is_whole(counts: Mapping[str, int], output: Output) -> bool:
+    """
+    No counter is missing that is not zero: the total, which comes last, is there and explained.
+
+    An error may set several counters, so their sum may be larger than the total.
+    """
+    total = next((count for name, count in counts.items() if name.startswith("TOTAL_")), None)
+    if not total:
+        return total == 0
+    return not output.filters and sum(counts.values()) >= 2 * total
 
 
 def _link_file(bdf: str, file: str, text: str) -> LinkFiles | None:
@@ -106,8 +119,8 @@ READERS = (
         "readlink -f /sys/bus/pci/devices/0000:01:00.0",
         read_links,
         command=rf"(?:readlink|realpath)\s+(?:-\S+\s+)*{_DEVICES}\S"
-        rf"|ls\s+-\S*l\S*\s+(?:-\S+\s+)*/sys/bus/pci/devices/[0-9*]"
-        rf"|ls\s+-\S*l\S*\s+(?:-\S+\s+)*/sys/class/(?:infiniband|net)/\S+/device",
+        rf"|ls\s+-[^\sl]*l\S*\s+(?:-\S+\s+)*/sys/bus/pci/devices/[0-9*]"
+        rf"|ls\s+-[^\sl]*l\S*\s+(?:-\S+\s+)*/sys/class/(?:infiniband|net)/\S{1, 80}/device",
         shape=r"^/sys/devices/pci[0-9a-f]{4,8}:[0-9a-f]{2}/\S{1,200}[0-9a-f]\.[0-7]$",
     ),
     reader(

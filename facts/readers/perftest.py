@@ -74,6 +74,8 @@ def _tests(lines: Sequence[str], known: RdmaTest) -> Iterator[RdmaTest]:
     for line in lines:
         row = _ROW.match(line)
         if row and columns and len(points) < _MOST:
+            if len(row[3].split()) < len(columns):
+                continue  # it was cut, perhaps in the middle of a number
             points.append(_point(int(row[1]), columns, row[3].split()))
         elif title := _TITLE.match(line):
             if points:
@@ -87,7 +89,8 @@ def _tests(lines: Sequence[str], known: RdmaTest) -> Iterator[RdmaTest]:
                 bidirectional=test.bidirectional or bool(title[2]),
             )
         elif match := _COLUMNS.match(line):
-            columns = re.sub(r"%\s+", "% ", match[1]).replace("BW ", "BW_").split()
+            # Each has its unit: of "99% percentile[usec]" one word is enough.
+            columns = [word for word in match[1].replace("BW ", "BW_").split() if "[" in word]
         elif match := _LISTED.match(line):
             if points:
                 yield _done(test, points, listed)

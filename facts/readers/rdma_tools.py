@@ -28,7 +28,13 @@ _PHYSICAL = {
     "portconfigurationtraining": "PortConfigurationTraining",
     "port_configuration_training": "PortConfigurationTraining",
 }
-_STATES = {"active": "ACTIVE", "down": "DOWN", "initializing": "INIT", "initialize": "INIT"}
+_STATES = {
+    "active": "ACTIVE",
+    "down": "DOWN",
+    "initializing": "INIT",
+    "initialize": "INIT",
+    "armed": "ARMED",
+}
 _MTUS = (256, 512, 1024, 2048, 4096)
 _GID = re.compile(r"GID\[\s{0,3}(\d{1,4})\]\s*:\s*([0-9a-fA-F:.]{2,60})(?:,\s*(.*))?$")
 _DEVICE_ROW = re.compile(r"([A-Za-z]\w{1,63})\s+([0-9a-f]{16}|[0-9a-f]{4}(?::[0-9a-f]{4}){3})$")
@@ -52,14 +58,14 @@ def guid(text: str) -> str | None:
     return ":".join(digits[at : at + 4] for at in range(0, 16, 4))
 
 
-def _state(text: str) -> str | None:
+def state_of(text: str) -> str | None:
     """``PORT_ACTIVE (4)``, ``Active``, ``4: ACTIVE``, ``ACTIVE`` -> "ACTIVE"."""
     if match := _PORT_STATE.search(text):
         return match[1]
     return _STATES.get(text.strip().lower())
 
 
-def _physical(text: str) -> str | None:
+def physical_state_of(text: str) -> str | None:
     """``LINK_UP``, ``5: LinkUp``, ``LINK_UP (5)`` -> "LinkUp", as sysfs writes it."""
     words = re.findall(r"[A-Za-z_]+", text)
     return _PHYSICAL.get(words[0].lower()) if words else None
@@ -104,9 +110,9 @@ def _with_field(device: RdmaDevice, name: str, value: str) -> RdmaDevice:
         return device
     *others, port = device.ports
     if name == "state":
-        port = replace(port, state=_state(value))
+        port = replace(port, state=state_of(value))
     elif name == "phys_state":
-        port = replace(port, physical_state=_physical(value))
+        port = replace(port, physical_state=physical_state_of(value))
     elif name == "active_mtu":
         port = replace(port, active_mtu=_bytes(value))
     elif name == "link_layer" and value in ("Ethernet", "InfiniBand"):
@@ -134,15 +140,19 @@ def _library(output: Output) -> Iterator[VerbsLibrary]:
 
 
 def read_devices(output: Output) -> Iterator[RdmaDevice | VerbsLibrary | DeviceList]:
-    """``ibv_devices``: names and GUIDs."""
-    yield from _library(output)
+    """``ibv_devices``: names and GUIDs; none below its heading is "No IB devices found"."""
+    found = list(_library(output))
     names = []
+    heading = False
     for line in output.lines():
+        heading = heading or line.split() == ["device", "node", "GUID"]
         if match := _DEVICE_ROW.match(line):
             names.append(match[1])
             yield RdmaDevice(match[1], node_guid=guid(match[2]))
     if names and not output.filters:
         yield DeviceList("ibv_devices", tuple(names))
+    none = heading and not names and not output.filters
+    yield from (replace(item, no_devices=item.no_devices or none) for item in found)
 
 
 def read_ibdev2netdev(output: Output) -> Iterator[RdmaDevice | NetDevice | DeviceList]:
@@ -163,16 +173,16 @@ def read_ibdev2netdev(output: Output) -> Iterator[RdmaDevice | NetDevice | Devic
 def read_links(output: Output) -> Iterator[RdmaDevice | DeviceList]:
     """``rdma link``, also with ``-j``; the older form is ``1/1: mlx5_0/1: state ACTIVE ...``."""
     names = []
-    for name, number, fields in _links(output):
+    for name, at, fields in _links(output):
         names.append(name)
         yield RdmaDevice(
             name,
             ports=(
                 RdmaPort(
-                    number,
+                    at,
                     link_layer="InfiniBand" if "subnet_prefix" in fields else None,
-                    state=_state(fields.get("state", "")),
-                    physical_state=_physical(fields.get("physical_state", "")),
+                    state=state_of(fields.get("state", "")),
+                    physical_state=physical_state_of(fields.get("physical_state", "")),
                     netdev=fields.get("netdev"),
                 ),
             ),
@@ -222,9 +232,9 @@ def _with_ibstat(device: RdmaDevice, name: str, value: str) -> RdmaDevice:
         return device
     *others, port = device.ports
     if name == "State":
-        port = replace(port, state=_state(value))
+        port = replace(port, state=state_of(value))
     elif name == "Physical state":
-        port = replace(port, physical_state=_physical(value))
+        port = replace(port, physical_state=physical_state_of(value))
     elif name == "Link layer" and value in ("Ethernet", "InfiniBand"):
         port = replace(port, link_layer=value)
     elif name == "Rate" and number(value) is not None:
@@ -243,9 +253,9 @@ def read_ibstatus(output: Output) -> Iterator[RdmaDevice]:
         elif match := _FIELD.match(line):
             value = match[2].strip().strip('"')
             if match[1] == "state":
-                port = replace(port, state=_state(value))
+                port = replace(port, state=state_of(value))
             elif match[1] == "phys state":
-                port = replace(port, physical_state=_physical(value))
+                port = replace(port, physical_state=physical_state_of(value))
             elif match[1] == "rate":
                 port = replace(port, rate=value.partition(" (")[0])
             elif match[1] == "link_layer" and value in ("Ethernet", "InfiniBand"):
@@ -283,7 +293,7 @@ READERS = (
         "ibv_devices",
         read_devices,
         command=r"ibv_devices\b",
-        shape=r"^ {4}device {1,24}\t {3}node GUID$|^\s*device\s+node GUID\s*$",
+        shape=r"^ {4}device {1,24}\t {3}node GUID$|^[ \t]*device[ \t]+node GUID[ \t]*$",
     ),
     reader(
         "ibdev2netdev",

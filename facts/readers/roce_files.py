@@ -13,6 +13,7 @@ from rackready.facts.readers.reader import Output, reader
 from rackready.facts.readers.sysfs import number
 
 _NO_FILE = re.compile(r"No such file or directory|没有那个文件或目录")
+_DENIED = re.compile(r"Permission denied|权限不够")
 _CLASS_FILE = re.compile(
     r"(?:/sys/class/infiniband/|^|[\s'\"‘])([\w.*-]{1,64})/tc/(\d{1,3})/traffic_class"
 )
@@ -55,6 +56,8 @@ def read_traffic_class(output: Output) -> Iterator[RdmaDevice]:
             value = _value(rest)
             if _NO_FILE.search(rest):
                 yield _class(name, port, None, there=False)
+            elif _DENIED.search(rest):
+                yield _class(name, port, None)
             elif value is not None and not line.startswith("==>"):
                 yield _class(name, port, value)
             heading = (name, port) if line.startswith("==>") else None
@@ -104,7 +107,7 @@ _ECN_FILE = re.compile(
     r"|/(cnp_dscp))?)?"
 )
 _ECN_ROW = re.compile(
-    r"(?:(\S{1,32})\s+)?(roce_np|roce_rp|np|rp)[\s/:=-]+(?:enable/|prio(?:rity)?\s?)?"
+    r"(?:([A-Za-z]\S{0,31})\s+)?(roce_np|roce_rp|np|rp)[\s/:=-]+(?:enable/|prio(?:rity)?\s?)?"
     r"([0-7])[\s:=]+([01])$"
 )
 
@@ -128,7 +131,9 @@ def read_ecn(output: Output) -> Iterator[EcnPort]:
         if in_line and _NO_FILE.search(line):
             yield EcnPort(in_line[1], present=False)
         elif in_line and line.startswith("==>"):
-            heading = in_line
+            if heading and len(plain) == 1:
+                yield from _switch(heading, plain[0])
+            heading, plain = in_line, []
         elif in_line:
             yield from _switch(in_line, line[in_line.end() :].strip(" \t:="))
         elif told := _ECN_ROW.match(line):

@@ -58,6 +58,14 @@ def _drops_comments(command: str) -> bool:
     return _COMMENTS.fullmatch(pattern) is not None
 
 
+def known_search(output: Output) -> Search | None:
+    """What all greps of a line let through, but for comments; None where rows may be missing."""
+    commands = [*([output.command] if _GREP.match(output.command) else []), *output.filters]
+    if not keeps_rows(output):
+        return None
+    return searched(each for each in commands if not _drops_comments(each))
+
+
 def search_of(output: Output) -> Search | None:
     """The search behind an output; None when it can't be told what was left out."""
     program = output.program

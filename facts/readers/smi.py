@@ -8,12 +8,14 @@ from types import MappingProxyType
 
 from rackready.facts.model import Accelerator, AcceleratorStack
 from rackready.facts.parts.accelerators import AcceleratorProcess, AcceleratorProcesses, Reading
+from rackready.facts.parts.modules import Search
 from rackready.facts.parts.pcie import DeviceQuery
 from rackready.facts.parts.smi import DeviceLink, Health, MigDevice, ToolReport
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.search import search_of
 from rackready.facts.readers.sysfs import bdf, number
 
-_HEADER = re.compile(r"\| ?(NVIDIA|PPU)-SMI (\S+) +Driver Version: (\S+)")
+_HEADER = re.compile(r"\| ?(NVIDIA|PPU)-SMI (\S+) +Driver Version: (\d[\w.-]*)(?=[ |])")
 _LIBRARY = re.compile(r"NVML library version: (\S+)")
 _FAILURE = re.compile(
     r"^(Failed to initialize \w+: .*|(?:NVIDIA|PPU)-SMI has failed because .*"
@@ -50,10 +52,12 @@ def read_table(output: Output) -> Iterator[object]:
         yield ToolReport(tool, failure=failure[1], library=library[1] if library else None)
         return
     version = driver = None
+    ended = False
     for line in output.lines():
         if header := _HEADER.match(line):
             version, driver = header[2], header[3]
         if line.startswith(("| Processes", "| MIG devices")):
+            ended = True
             break
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) < 2:
@@ -84,7 +88,8 @@ def read_table(output: Output) -> Iterator[object]:
         output.note(f"{tool} printed no table that could be understood")
         return
     yield ToolReport(tool, driver=driver)
-    yield AcceleratorStack(tuple(found) or None, None, version, driver)
+    count = len(found) if found and ended and not output.filters else None
+    yield AcceleratorStack(tuple(found) or None, count, version, driver)
     yield from readings
     yield from read_mig(output.text)
 
@@ -96,22 +101,32 @@ def read_list(output: Output) -> Iterator[AcceleratorStack]:
         for line in output.lines()
         if (match := _LISTED.match(line))
     ]
+    whole = not output.filters and not re.search(r"\s(?:-i|--id)\b", output.command)
     if found:
-        yield AcceleratorStack(tuple(found))
+        count = len({item.uuid for item in found})
+        yield AcceleratorStack(tuple(found), count if whole else None)
+
+
+def _shows(output: Output, line: str) -> bool:
+    """Whether such a line would have been shown, had the tool printed it."""
+    search = search_of(output) if output.filters else Search()
+    return search is not None and search.covers(line)
 
 
 def read_links(output: Output) -> Iterator[DeviceLink]:
     """``nvlink -s``, ``icn -s``, ``-r``, ``-e`` and ``-cs``: links below a line of their device."""
-    device = ""
+    device = model = ""
+    tool = _tool(output)
+    partial = not _shows(output, "Link 0: <inactive>")
     for line in output.lines():
         if match := _DEVICE.match(line):
-            device = match[1]
+            device, model = match[1], line[match.end() :].partition(" (UUID")[0]
         elif device and (match := _LINK.match(line)):
             link, said = int(match[1]), match[2].strip()
             if said.endswith("GB/s") or said == "Connected":
-                yield DeviceLink(device, link, active=True)
+                yield DeviceLink(device, link, active=True, model=model, tool=tool, partial=partial)
             elif said in ("<inactive>", "Disconnected"):
-                yield DeviceLink(device, link, active=False)
+                yield DeviceLink(device, link, active=False, model=model, tool=tool)
             elif width := _WIDTH.fullmatch(said):
                 yield DeviceLink(device, link, width=int(width[1]))
             elif remote := _REMOTE.match(said):
@@ -145,7 +160,7 @@ def read_processes(output: Output) -> Iterator[AcceleratorProcesses]:
                     memory_mib=number(words[memory]) if "MB" in output.text else None,
                 )
             )
-    if titles:
+    if titles and (found or not output.filters):
         yield AcceleratorProcesses(_tool(output), tuple(found))
 
 
@@ -219,12 +234,13 @@ def read_query(output: Output) -> Iterator[object]:
     """``nvidia-smi -q`` and ``ppu-smi -q``, all of it or some ``-d`` parts."""
     tool = _tool(output)
     top, devices = read_tree(output.text)
+    whole = _shows(output, "DRAM Uncorrectable : 1")
     driver, sdk = (_known(top.get(name)) for name in ("Driver Version", "SDK Version"))
     if driver or sdk:
         yield ToolReport(tool, driver=driver, sdk=sdk)
     if not devices and output.filters:
         devices = _searched(output.text)
-        yield from (_health(name, tool, values) for name, values in devices.items())
+        yield from (_health(name, tool, values, whole) for name, values in devices.items())
         if devices:
             return
     attached = next((v for k, v in top.items() if k.startswith("Attached ")), None)
@@ -238,7 +254,7 @@ def read_query(output: Output) -> Iterator[object]:
                 uuid=_known(values.get(("GPU UUID",)) or values.get(("PPU UUID",))),
             )
         )
-        yield _health(address, tool, values)
+        yield _health(address, tool, values, whole)
         if link := _pci_link(values):
             yield DeviceQuery(bdf=address, values=MappingProxyType(link))
     if found or attached:
@@ -277,7 +293,9 @@ _REPAIRS = {
 }
 
 
-def _health(address: str, tool: str, values: Tree) -> Health:
+def _health(address: str, tool: str, values: Tree, whole: bool) -> Health:
+    """``whole``: no counter of uncorrectable errors was filtered out, so that their sum holds."""
+
     def total(scope: str, kind: str) -> int | None:
         found = [
             count
@@ -287,7 +305,7 @@ def _health(address: str, tool: str, values: Tree) -> Health:
             and f" {kind}" in f" {path[-1]}"
             and (count := number(value)) is not None
         ]
-        return sum(found) if found else None
+        return sum(found) if any(found) or (found and whole) else None
 
     def flag(name: str) -> bool | None:
         value = values.get(("Remapped Rows", name))
@@ -301,6 +319,7 @@ def _health(address: str, tool: str, values: Tree) -> Health:
                 return int(match[1])
         return None
 
+    remapped = number(values.get(("Remapped Rows", "Uncorrectable Error")))
     xids = {
         repair: code
         for name, repair in _REPAIRS.items()
@@ -312,13 +331,16 @@ def _health(address: str, tool: str, values: Tree) -> Health:
         corrected=total("Volatile", "Correctable"),
         uncorrected=total("Volatile", "Uncorrectable"),
         uncorrected_ever=total("Aggregate", "Uncorrectable"),
-        remapped=number(values.get(("Remapped Rows", "Uncorrectable Error"))),
+        remapped=remapped if remapped or whole else None,
         remap_pending=flag("Pending"),
         remap_failed=flag("Remapping Failure Occurred"),
         fabric_state=values.get(("Fabric", "State")),
         fabric_status=values.get(("Fabric", "Status")),
         temperature_c=degrees("GPU Current Temp", "PPU Current Temp"),
         slowdown_c=degrees("GPU Slowdown Temp", "PPU Slowdown Temp"),
+        worn_sram={"Yes": True, "No": False}.get(
+            values.get(("ECC Errors", "Aggregate", "SRAM Threshold Exceeded"), "")
+        ),
         recovery=values.get(("GPU Recovery Action",)) or values.get(("PPU Recovery Action",)),
         xids=MappingProxyType(xids),
     )
@@ -344,7 +366,7 @@ READERS = (
     reader(
         "nvidia-smi -q",
         read_query,
-        command=r"(?:nvidia|ppu)-smi\s+(?:.*\s)?-q\b",
+        command=r"(?:nvidia|ppu)-smi\s(?:.*\s)?-q\b",
         shape=r"^=+(?:NV|PPU)SMI LOG=+$"
         r"|^    (?:Fabric|Remapped Rows|ECC Errors|Xid Errors)$",
     ),

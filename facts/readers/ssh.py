@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterator
 
@@ -21,30 +20,10 @@ _ENTRY = re.compile(
     r"(?:([^\s:]{0,200}known_hosts\d?):)?(?:(\d{1,7}):)?"
     r"(?:@(cert-authority|revoked)\s+)?([^\s@#]\S{0,2000})\s+" + _KEY.replace(" ", r"\s+", 1)
 )
-_KEY_FIELDS = 16  # a key has two to five, of a certificate only the first is looked at
 _FOUND = re.compile(r"# Host (\S{1,300}) found: line (\d{1,7})")
 _BANNER = re.compile(r"[#;] ?\S{1,260} SSH-2\.0-", re.MULTILINE)
 _HASHED = re.compile(r"(\d{2,5}) ((?:SHA256|MD5):\S{10,100}) (.{0,300}?) ?\(([\w-]{2,20})\)$")
 _FILE = re.compile(r"(?:^|\s)-f ?(\S+)")
-
-
-def _entry(line: str) -> re.Match[str] | None:
-    """A line with a whole key: in base64, its fields with their lengths, of which one is its type."""
-    match = _ENTRY.match(line)
-    if match is None:
-        return None
-    try:
-        left = base64.b64decode(match[6], validate=True)
-    except ValueError:
-        return None
-    for at in range(_KEY_FIELDS):
-        size = 4 + int.from_bytes(left[:4], "big")
-        field, left = left[4:size], left[size:] if size <= len(left) else b"\0"
-        if at == 0 and field != match[5].encode():
-            return None
-        if not left or "-cert-" in match[5]:
-            return match
-    return None
 
 
 def _known_hosts_file(output: Output) -> str | None:
@@ -62,7 +41,7 @@ def read_known_hosts(output: Output) -> Iterator[KnownHost | ScannedKey]:
     whole = output.program == "cat" and not output.filters
     file = _known_hosts_file(output)
     for number, line in enumerate(output.text.split("\n"), 1):
-        match = _entry(line)
+        match = _ENTRY.match(line)
         if match is None:
             continue
         # A file without its command is whole, too; what grep numbers stands at that line.
@@ -85,7 +64,7 @@ def read_found(output: Output) -> Iterator[KnownHost]:
     for line in output.lines():
         if match := _FOUND.match(line):
             found = match
-        elif found and (match := _entry(line)):
+        elif found and (match := _ENTRY.match(line)):
             yield KnownHost(
                 "", int(found[2]), match[4], match[5], match[6], match[3],
                 _known_hosts_file(output), found[1],
@@ -96,7 +75,7 @@ def read_found(output: Output) -> Iterator[KnownHost]:
 def read_scan(output: Output) -> Iterator[ScannedKey]:
     """``ssh-keyscan``: the keys that hosts offer; hashed names can't be told."""
     for line in output.lines():
-        match = _entry(line)
+        match = _ENTRY.match(line)
         if match and not match[3] and not match[4].startswith("|1|"):
             for host in match[4].split(","):
                 yield ScannedKey(host, match[5], match[6])
@@ -113,8 +92,9 @@ def read_fingerprints(output: Output) -> Iterator[Fingerprint]:
 # --- The client ---------------------------------------------------------------------------------
 
 _DESTINATION = re.compile(
-    r"\bssh(?:\s+-[1246AaCfGgKkMNnqsTtVvXxYy]{1,12}|\s+-[BbcDEeFIiJLlmOopQRSWw]\s*[^\s-]\S{0,200}"
-    r")*\s+(?:([\w.-]{1,64})@)?(\[?[\w.:-]{1,200}\]?)(?:\s|$)"
+    r"\bssh(?:\s{1,9}-[1246AaCfGgKkMNnqsTtVvXxYy]{1,12}"
+    r"|\s{1,9}-[BbcDEeFIiJLlmOopQRSWw]\s{0,9}[^\s-]\S{0,200}){0,30}"
+    r"\s{1,9}(?:([\w.-]{1,64})@)?(\[?[\w.:-]{1,200}\]?)(?:\s|$)"
 )
 _CHANGED = re.compile(r"The fingerprint for the ([\w-]{2,20}) key sent by the remote host is")
 _PRINT = re.compile(r"((?:SHA256|MD5):[\w+/:=]{10,100}|(?:[0-9a-f]{2}:){15}[0-9a-f]{2})\.?$")

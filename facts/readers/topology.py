@@ -9,7 +9,7 @@ from types import MappingProxyType
 from rackready.facts.parts.topology import Topology
 from rackready.facts.readers.reader import Output, reader
 
-_NAME = re.compile(r"(?:[A-Z]{3}\d{1,3}|[a-z][\w-]*\d[\w-]*)$")
+_NAME = re.compile(r"(?:[A-Z]{3}\d{1,3}|[a-z](?:[^\W\d]|-)*\d[\w-]*)$")
 _CELL = re.compile(r"(?:X|[A-Z]{2,6}\d{0,3}|N/A)$")
 _NIC = re.compile(r"(NIC\d{1,3})\s*:\s*(\S+)$")
 _AFFINITY = re.compile(r"(CPU|NUMA|Node) Affinity|GPU NUMA ID")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from rackready.check import Case, Cases, View, case, check
+from rackready.check import Case, Cases, Command, View, case, check, harmless
 from rackready.facts.model import Accelerator
 from rackready.facts.parts.devices import Folder
+from rackready.facts.parts.host import Environment
 from rackready.facts.parts.modules import ModuleFile
+from rackready.facts.parts.smi import ContainerSdk
 from rackready.finding import Verdict
 
 
@@ -18,12 +20,15 @@ from rackready.finding import Verdict
     mismatch=Verdict.FAIL,
     wrong=Verdict.FAIL,
     unusual=Verdict.WARN,
+    given=Verdict.SKIP,
     unseen_by_tool=Verdict.ERROR,
     unseen_on_bus=Verdict.ERROR,
 )
 def count(view: View) -> Cases:
     node, subject = view.node, "accelerators"
-    on_bus = len(view.wiring.accelerators)
+    there = len(view.wiring.accelerators)
+    # a tool does not see what is given to a guest
+    on_bus = there - len(_given(view))
     listed = node.stack.accelerators
     # The tool's own count holds even where its table could only be read in part.
     tool = node.stack.attached
@@ -35,24 +40,43 @@ def count(view: View) -> Cases:
     if node.pci is None:
         yield case("unseen-on-bus", subject)
         return
-    if on_bus == 0:
+    if there == 0:
         yield case("none", subject)
+        return
+    if on_bus == 0:
+        yield case("given", subject, observed=there)
         return
     wish = view.wishes.accelerators
     if tool is None:
         yield case("unseen-by-tool", subject, observed=on_bus)
     elif tool != on_bus:
         yield _mismatch(view, tool, on_bus)
-    elif wish is not None and on_bus != wish.value:
+    elif wish is not None and there != wish.value:
         yield case(
             "wrong" if wish.site else "unusual",
             subject,
-            observed=on_bus,
+            observed=there,
             expected=wish.value,
             wished_by=wish.origin,
         )
     else:
-        yield case("ok", subject, observed=on_bus)
+        yield case("ok", subject, observed=there)
+
+
+def _given(view: View) -> set[str]:
+    """Accelerators that a guest has."""
+    functions = view.node.pci or {}
+    return {bdf for bdf in view.wiring.accelerators if functions[bdf].driver == "vfio-pci"}
+
+
+_PART = ("NVIDIA_VISIBLE_DEVICES", "KUBERNETES_SERVICE_HOST")
+
+
+def _is_part(view: View) -> bool:
+    """In a container, which has its share of the accelerators, and sees the whole bus."""
+    sets = view.node.facts.each(Environment)
+    named = any(item.values.get(name, "all") != "all" for item in sets for name in _PART)
+    return named or view.node.facts.first(ContainerSdk) is not None
 
 
 def _pasted(view: View, tool: int | None, on_bus: int) -> Cases:
@@ -64,7 +88,8 @@ def _pasted(view: View, tool: int | None, on_bus: int) -> Cases:
     if tool == 0:
         yield case("none-in-tool", subject, observed=tool)
     elif tool < on_bus:
-        yield _mismatch(view, tool, on_bus)
+        if not _is_part(view):
+            yield _mismatch(view, tool, on_bus)
     elif wish is not None and wish.site and tool != wish.value:
         yield case("wrong", subject, observed=tool, expected=wish.value, wished_by=wish.origin)
     elif tool == on_bus or (wish is not None and wish.site):
@@ -72,7 +97,7 @@ def _pasted(view: View, tool: int | None, on_bus: int) -> Cases:
 
 
 def _mismatch(view: View, tool: int, on_bus: int) -> Case:
-    bus = set(view.wiring.accelerators)
+    bus = set(view.wiring.accelerators) - _given(view)
     tools = {item.bdf for item in view.node.stack.accelerators or () if item.bdf}
     return case(
         "mismatch",
@@ -101,14 +126,14 @@ def state(view: View) -> Cases:
         elif item.state == "Available":
             yield case("ok", subject, index=item.index)
         elif item.reason and (help_ := known.get(item.reason.lower())):
-            values = {"index": item.index, "image": _image(view, item)}
+            values = {"index": item.index, "image": harmless(_image(view, item))}
             yield case(
                 "known-reason",
                 subject,
                 index=item.index,
                 observed=f"{item.state} ({item.reason})",
                 reason=help_.cause.format_map(values),
-                help=help_.fix.format_map(values),
+                help=Command(help_.fix.format_map(values)),
                 driver=_driver(view) or "of unknown version",
             )
         else:

@@ -24,7 +24,11 @@ def named(view: View, index: int | None, bdf: str | None) -> str:
     too_many_retired=Verdict.FAIL,
 )
 def ecc(view: View) -> Cases:
-    """Errors that were corrected are harmless; the last count of a device holds."""
+    """
+    Errors that were corrected are harmless; the last count of a device holds.
+
+    Without a counter of the others, nothing tells that there were none.
+    """
     last = {named(view, item.index, item.bdf): item for item in view.node.facts.each(ErrorCounts)}
     limit = view.profile.health.retired_pages if view.profile else None
     for subject, item in last.items():
@@ -44,7 +48,7 @@ def ecc(view: View) -> Cases:
             )
         elif pages:
             yield case("retired", subject, index=item.index, observed=_told(item.retired_pages))
-        elif not lost:
+        elif not lost and any(map(_is_lost, (*item.errors, *item.retired_pages))):
             yield case("ok", subject, index=item.index, observed=corrected)
 
 
@@ -58,18 +62,30 @@ def _told(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{key}: {count}" for key, count in counts.items() if count)
 
 
+_HEADLINE = "GPU"  # the one temperature of a tool's table
+
+
 @check("accelerator.temperature", ok=Verdict.OK, hot=Verdict.WARN)
 def temperature(view: View) -> Cases:
-    """Judged by the product's limit only; without one a figure says nothing."""
+    """
+    Judged by the product's limit only; without one a figure says nothing.
+
+    The limit is one of the hottest spot: cooler sensors of a list that lacks it prove nothing.
+    """
     limit = view.profile.health.temperature if view.profile else None
     if limit is None:
         return
     hottest: dict[str, tuple[float, str]] = {}
+    proven: set[str] = set()
     for item in view.node.facts.each(Reading):
         subject = named(view, item.index, item.bdf)
         for sensor, value in item.temperatures.items():
             hottest[subject] = max(hottest.get(subject, (value, sensor)), (value, sensor))
+            if sensor.startswith(("hotspot", _HEADLINE)):
+                proven.add(subject)
     for subject, (value, sensor) in hottest.items():
+        if value < limit.value and subject not in proven:
+            continue
         yield case(
             "hot" if value >= limit.value else "ok",
             subject,
@@ -145,6 +161,8 @@ def links(view: View) -> Cases:
                 back=matrix.between(other, one) or "nothing",
             )
         sizes = {len(group) for group in groups}
+        if len(devices) < len(matrix.accelerators):
+            continue  # rows are missing: what they would show is open
         if len(sizes) > 1:
             for group in groups:
                 if len(group) < max(sizes):

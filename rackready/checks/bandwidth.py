@@ -264,12 +264,12 @@ def _common(slow: Sequence[Transfer], items: Sequence[Transfer]) -> str | None:
 
 
 def _kind(item: Transfer) -> str:
-    ends = sorted(re.sub(r"[#\d]+$", "", end) for end in (item.source, item.target))
+    ends = sorted(re.sub(r"(?<![#\d])[#\d]+$", "", end) for end in (item.source, item.target))
     return f"{item.link} {ends[0]}-{ends[1]}"
 
 
 def _natural(text: str) -> tuple[str, int]:
-    digits = re.search(r"\d+$", text)
+    digits = re.search(r"(?<!\d)\d{1,20}$", text)
     return (text[: digits.start()], int(digits[0])) if digits else (text, -1)
 
 
@@ -278,6 +278,7 @@ def _natural(text: str) -> tuple[str, int]:
     ok=Verdict.OK,
     failed=Verdict.FAIL,
     warned=Verdict.WARN,
+    part=Verdict.SKIP,
     not_run=Verdict.SKIP,
 )
 def diagnosis(view: View) -> Cases:
@@ -297,4 +298,6 @@ def diagnosis(view: View) -> Cases:
         if any(item.tool == tool for item in bad):
             continue
         count = sum(item.tool == tool for item in passed)
-        yield case("ok" if count else "not-run", tool, test=tool, observed=count)
+        whole = any(item.whole for item in tests if item.tool == tool)
+        kind = "not-run" if not count else "ok" if whole else "part"
+        yield case(kind, tool, test=tool, observed=count)

@@ -58,22 +58,25 @@ def _rdma_names(facts: Facts, view: View | None) -> tuple[str, ...]:
     stale=Verdict.FAIL,
     not_allowed=Verdict.FAIL,
     bind_mount=Verdict.WARN,
+    without_rdma=Verdict.WARN,
 )
 def devices(rack: Rack) -> Cases:
     denied = any(item.errno == "EPERM" for _, f, _ in _places(rack) for item in f.each(OpenError))
     for host, facts, view in _places(rack):
-        told = [*_missing(facts, view, host), *_errors(facts, host)]
+        told = [*_missing(rack, facts, view, host), *_errors(facts, host)]
         if not denied:
             told += _mounted(facts, host)
+            told += _without(rack, facts, view, host)
         nodes = facts.first(Folder, path=_VERBS)
         if nodes and not told:
             told += _counted(nodes, _rdma_names(facts, view), host)
         yield from told
 
 
-def _missing(facts: Facts, view: View | None, host: str) -> Iterator[Case]:
-    wanted = view.profile.device_nodes if view and view.profile else None
-    seen = view is not None and bool(view.wiring.accelerators or view.node.stack.accelerators)
+def _missing(rack: Rack, facts: Facts, view: View | None, host: str) -> Iterator[Case]:
+    near = [other for other in rack.views if other is view or host == "container"]
+    wanted = next((v.profile.device_nodes for v in near if v.profile), None)
+    seen = any(v.wiring.accelerators or v.node.stack.accelerators for v in near)
     for item in facts.each(DeviceNode):
         if item.exists:
             continue
@@ -123,6 +126,19 @@ def _mounted(facts: Facts, host: str) -> Iterator[Case]:
         if mounted and not allowed and not asked:
             name = "bind-mount" if item.kind == "pod" else "not-allowed"
             yield case(name, item.name, **_at(host))
+
+
+def _without(rack: Rack, facts: Facts, view: View | None, host: str) -> Iterator[Case]:
+    """Containers that get accelerators, and nothing of the RDMA devices that the host has."""
+    sources = (
+        [(facts, view)] if host else [(v.node.facts, v) for v in rack.views] or [(facts, None)]
+    )
+    names = next((found for f, v in sources if (found := _rdma_names(f, v))), ())
+    for item in facts.each(Container):
+        shown = bool(item.devices or item.requests) and item.kind != "pod"
+        rdma = _uses_rdma(item) or item.privileged or item.rules
+        if names and shown and not rdma:
+            yield case("without-rdma", item.name, seen=", ".join(names[:16]), **_at(host))
 
 
 def _counted(nodes: Folder, names: tuple[str, ...], host: str) -> Iterator[Case]:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import yaml
 
-from rackready.check import Cases, View, case, check
+from rackready.check import Cases, Command, View, case, check
+from rackready.checks.kernel_log import reports
 from rackready.facts.parts.host import Package, Service
-from rackready.facts.parts.kernel_log import KernelEvent, kernel_events
+from rackready.facts.parts.kernel_log import KernelEvent
 from rackready.facts.parts.modules import DkmsModule, InitramfsFile, ModuleFile
 from rackready.facts.parts.smi import (
     ContainerSdk,
     DeviceLink,
     DriverLoaded,
     FabricManagerMismatch,
+    FabricNotReady,
     Health,
     ToolReport,
     Upgrade,
@@ -38,6 +40,11 @@ def tools() -> Mapping[str, Mapping[str, Any]]:
     text = files("rackready.checks").joinpath("accelerator_tools.yaml").read_text("utf-8")
     found: dict[str, Mapping[str, Any]] = yaml.safe_load(text)
     return found
+
+
+def _tool(name: str | None) -> Mapping[str, Any]:
+    """What is known of a tool; nothing of that of a vendor who is not in the list."""
+    return tools().get(name or "", {})
 
 
 def _running(view: View, module: str) -> str | None:
@@ -95,7 +102,7 @@ def driver(view: View) -> Cases:
                 observed=running or "another version",
                 library=library or "unknown",
                 by=_who(view, library),
-                unload=known["unload"],
+                unload=Command(known["unload"]),
             )
         elif running and file and file.version and not _same(running, file.version):
             initramfs = any(f"/{module}.ko" in f.path for f in facts.each(InitramfsFile))
@@ -156,7 +163,9 @@ def sdk(view: View) -> Cases:
         for line, oldest in known.get("drivers", {}).items():
             own, first = (SdkVersion.parse(v.partition("-")[0]) for v in (report.driver, oldest))
             if version.startswith(f"{line}.") and own and first and own < first:
-                yield case("old-driver", "driver", observed=report.driver, expected=oldest, sdk=version)
+                yield case(
+                    "old-driver", "driver", observed=report.driver, expected=oldest, sdk=version
+                )
         for line, oldest in known.get("sdks", {}).items():
             if report.driver.startswith(f"{line}."):
                 own, first = (SdkVersion.parse(v.partition("-")[0]) for v in (version, oldest))
@@ -179,24 +188,32 @@ def sdk(view: View) -> Cases:
     remap_pending=Verdict.FAIL,
     remap_failed=Verdict.FAIL,
     recovery=Verdict.FAIL,
+    worn_sram=Verdict.FAIL,
     hot=Verdict.WARN,
 )
 def errors(view: View) -> Cases:
     for item in view.node.facts.each(Health):
-        reset = tools()[item.tool]["reset"].replace("INDEX", _index(view, item.bdf))
+        reset = _reset(view, item.tool, item.bdf)
         if item.remap_failed:
             yield case("remap-failed", item.bdf)
         elif item.remap_pending:
             yield case("remap-pending", item.bdf, observed=item.remapped or 0, reset=reset)
         elif item.uncorrected:
             yield case("uncorrected", item.bdf, observed=item.uncorrected, reset=reset)
-        elif item.uncorrected is not None or item.remap_pending is not None:
+        elif item.uncorrected is not None or item.remapped == 0:
             yield case("ok", item.bdf, observed=item.corrected or 0)
+        if item.worn_sram:
+            yield case("worn-sram", item.bdf)
         if item.recovery not in (None, "None", "N/A", "[N/A]"):
             yield case("recovery", item.bdf, observed=item.recovery)
         hot, limit = item.temperature_c, item.slowdown_c
         if hot is not None and limit is not None and hot >= limit:
             yield case("hot", item.bdf, observed=hot, expected=limit)
+
+
+def _reset(view: View, tool: str, bdf: str) -> str:
+    command = _tool(tool).get("reset", f"reset the card with {tool}")
+    return str(command).replace("INDEX", _index(view, bdf))
 
 
 def _index(view: View, bdf: str) -> str:
@@ -213,33 +230,40 @@ def _index(view: View, bdf: str) -> str:
     cold_reboot=Verdict.FAIL,
     isolate=Verdict.FAIL,
     watch=Verdict.WARN,
+    unknown=Verdict.WARN,
     told=Verdict.SKIP,
+    past=Verdict.SKIP,
     switch_reset=Verdict.FAIL,
     switch_watch=Verdict.WARN,
 )
 def xid(view: View) -> Cases:
-    """What the tool lists, and what the kernel log holds; each number of a card once."""
+    """
+    What the tool lists, and what the kernel log holds; each number of a card once.
+
+    Of a number its last line counts: 154 tells what is to be done by now.
+    """
     for item in view.node.facts.each(Health):
-        reset = tools()[item.tool]["reset"].replace("INDEX", _index(view, item.bdf))
         for repair, number in item.xids.items():
-            yield case(repair, item.bdf, observed=number, reset=reset)
-    known = tools()["nvidia-smi"]
-    # the last word on a number counts: 154 tells what is to be done by now
-    last = {
-        (event.bdf, event.code, event.family): event
-        for event in kernel_events(view.node.kernel_log or ())
-        if event.family in ("xid", "sxid")
-    }
-    for event in last.values():
+            reset = _reset(view, item.tool, item.bdf)
+            yield case(repair, item.bdf, observed=number, reset=reset, told="")
+    known = _tool("nvidia-smi")
+    for _, event, _ in reports(view):
+        if event.family not in ("xid", "sxid"):
+            continue
         action = _repair(event, known["xids"])
         bdf = event.bdf or "unknown device"
-        if event.family == "sxid":
-            yield case(f"switch-{action}", bdf, observed=event.code, text=event.text)
-            continue
-        reset = known["reset"].replace("INDEX", _index(view, bdf))
-        yield case(action, bdf, observed=event.code, reset=reset)
+        text = _PROCESS.sub("", event.text).strip().rstrip(".")
+        values = {"observed": event.code, "text": text, "told": f" ({text})" if text else ""}
+        if event.over:
+            yield case("past", bdf, **values)
+        elif event.family == "sxid":
+            yield case(f"switch-{action}", bdf, **values)
+        else:
+            yield case(action, bdf, reset=_reset(view, "nvidia-smi", bdf), **values)
 
 
+# what stands before an Xid's own words: "pid=31877, name=python3, "
+_PROCESS = re.compile(r"\bpid='?[^,']{1,64}'?,? ?|\bname='?[^,']{1,128}'?,? ?")
 _ACTIONS = (("Node Reboot Required", "reboot"), ("Reset", "reset"), ("(None)", "told"))
 
 
@@ -250,7 +274,7 @@ def _repair(event: KernelEvent, table: Mapping[str, list[int]]) -> str:
     if event.code == "154":
         told = event.text.rpartition(" to ")[2]
         return next((action for words, action in _ACTIONS if words in told), "watch")
-    return next((a for a, codes in table.items() if int(event.code) in codes), "told")
+    return next((a for a, codes in table.items() if int(event.code) in codes), "unknown")
 
 
 @check(
@@ -258,6 +282,7 @@ def _repair(event: KernelEvent, table: Mapping[str, list[int]]) -> str:
     ok=Verdict.OK,
     inactive=Verdict.FAIL,
     none_active=Verdict.WARN,
+    bridged=Verdict.WARN,
     narrow=Verdict.WARN,
     errors=Verdict.WARN,
 )
@@ -267,13 +292,19 @@ def links(view: View) -> Cases:
 
     A link that was down once and came up twice is as after each boot (T-Head PPU-SMI guide).
     """
+    most = max((sum(bool(i.active) for i in found) for _, found in _by_device(view)), default=0)
     for device, found in _by_device(view):
         known = [item for item in found if item.active is not None]
-        reset = "ppu-smi --reset=ICN" if device.startswith("PPU") else "nvidia-smi --gpu-reset"
-        if known and not any(item.active for item in known):
+        tool = _tool(next((item.tool for item in found if item.tool), None))
+        reset = tool.get("reset_links", "reset the card with the vendor's tool")
+        up = sum(bool(item.active) for item in known)
+        if known and not up:
             yield case("none-active", device, observed=len(known))
             continue
         bad = [item for item in known if not item.active]
+        if bad and up == most and _is_bridged(found, tool):
+            yield case("bridged", device, observed=up, expected=len(known))
+            continue
         for item in bad:
             yield case(
                 "inactive",
@@ -291,8 +322,14 @@ def links(view: View) -> Cases:
             if item not in bad and ((item.downs or 0) > 1 or item.uncorrectable):
                 subject = f"{device} link {item.link}"
                 yield case("errors", subject, history=_history(item), reset=reset)
-        if known and not bad:
+        if known and not bad and not any(item.partial for item in found):
             yield case("ok", device, observed=len(known))
+
+
+def _is_bridged(found: Iterable[DeviceLink], tool: Mapping[str, Any]) -> bool:
+    """A card for a slot: its links lead into bridges, of which it need not have all."""
+    words = tool.get("bridged", ())
+    return any(word in (item.model or "").lower() for item in found for word in words)
 
 
 def _by_device(view: View) -> Iterator[tuple[str, list[DeviceLink]]]:
@@ -316,8 +353,10 @@ def _history(item: DeviceLink) -> str:
     ok=Verdict.OK,
     in_progress=Verdict.WARN,
     wrong=Verdict.FAIL,
+    not_shown=Verdict.SKIP,
     manager_mismatch=Verdict.FAIL,
     manager_down=Verdict.FAIL,
+    not_ready=Verdict.FAIL,
 )
 def fabric(view: View) -> Cases:
     """Registration with the fabric of switches; devices that have none say N/A."""
@@ -328,13 +367,22 @@ def fabric(view: View) -> Cases:
     services = [s for s in view.node.facts.each(Service) if _MANAGER.search(s.name) and s.active]
     down = next((item for item in services if item.active in ("inactive", "failed")), None)
     told = mismatch is not None
+    refused = view.node.facts.first(FabricNotReady)
+    if refused and not told:
+        told = True
+        if down:
+            yield case("manager-down", down.name, observed=down.active, state="not ready")
+        else:
+            yield case("not-ready", "fabric", observed=refused.said)
     for item in view.node.facts.each(Health):
         state = item.fabric_state
         if state in (None, "N/A", "Not Supported"):
             continue
-        status = item.fabric_status or "N/A"
+        status = item.fabric_status
         if state == "Completed" and status in ("Success", "N/A"):
             yield case("ok", item.bdf, observed=state)
+        elif state not in _STATES or (state == "Completed" and _is_cut(status)):
+            yield case("not-shown", item.bdf, observed=state)
         elif down and state in ("In Progress", "Not Started"):
             if not told:
                 told = True
@@ -342,7 +390,15 @@ def fabric(view: View) -> Cases:
         elif state == "In Progress":
             yield case("in-progress", item.bdf, observed=state)
         else:
-            yield case("wrong", item.bdf, observed=f"{state}, {status}")
+            yield case("wrong", item.bdf, observed=f"{state}, {status or 'N/A'}")
+
+
+_STATES = ("Completed", "In Progress", "Not Started")
+
+
+def _is_cut(status: str | None) -> bool:
+    """A status that was left out, or of which so little is left that it may be a good one."""
+    return not status or any(good.startswith(status) for good in ("Success", "N/A"))
 
 
 def _mismatches(view: View) -> Iterator[tuple[str, str]]:

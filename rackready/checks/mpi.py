@@ -8,6 +8,7 @@ from ipaddress import IPv4Network, ip_interface, ip_network
 from typing import Any
 
 from rackready.check import Cases, Rack, View, case, rack_check
+from rackready.checks.network import lists_all_interfaces
 from rackready.facts.parts.host import Environment
 from rackready.facts.parts.launch import (
     CpuList,
@@ -34,19 +35,20 @@ def _launches(rack: Rack) -> list[LaunchCommand]:
 
 
 def _parameters(rack: Rack, name: str) -> Iterator[_Parameter]:
-    """All places that set an MCA parameter."""
+    """All places that set an MCA parameter; that of the daemons is PRRTE's since Open MPI 5."""
+    variables = [f"{prefix}_MCA_{name}" for prefix in ("OMPI", "PRTE", "PMIX")]
     for host, facts in rack.sources():
         for launch in facts.each(LaunchCommand):
             if name in launch.mca:
                 yield _Parameter(launch.mca[name], f"command line, --mca {name}", host)
-            variable = f"OMPI_MCA_{name}"
-            if variable in launch.exports:
-                yield _Parameter(launch.exports[variable], f"command line, -x {variable}", host)
+            for variable in variables:
+                if variable in launch.exports:
+                    yield _Parameter(launch.exports[variable], f"command line, -x {variable}", host)
         for environment in facts.each(Environment):
-            variable = f"OMPI_MCA_{name}"
-            if variable in environment.values:
-                where = f"environment {variable}"
-                yield _Parameter(environment.values[variable], where, host)
+            for variable in variables:
+                if variable in environment.values:
+                    where = f"environment {variable}"
+                    yield _Parameter(environment.values[variable], where, host)
         for file in facts.each(McaFile):
             if name in file.values:
                 yield _Parameter(file.values[name], f"{file.path}, {name}", host)
@@ -94,11 +96,6 @@ def _networks(view: View) -> Iterator[tuple[str, Any]]:
                 yield item.name, interface
 
 
-def _is_whole(view: View) -> bool:
-    """A list of interfaces that shows loopback as well was not cut."""
-    return any(item.name == "lo" for item in view.node.net or ())
-
-
 def _included(rack: Rack, name: str, parameter: _Parameter) -> Cases:
     right = _common_network(rack)
     fix = f"--mca {name} {right}" if right else f"--mca {name} with the subnet of the hosts"
@@ -108,12 +105,15 @@ def _included(rack: Rack, name: str, parameter: _Parameter) -> Cases:
                 view.node.name
                 for view in rack.views
                 if view.node.net
-                and (_is_whole(view) or len(rack.views) > 1)
+                and lists_all_interfaces(view)
                 and item not in {interface.name for interface in view.node.net}
             ]
             for host in missing:
                 yield case("absent", item, host=host, parameter=name, right=fix)
-            if not missing and any(view.node.net for view in rack.views):
+            if not missing and all(
+                any(item == interface.name for interface in view.node.net or ())
+                for view in rack.views
+            ):
                 yield case("ok", item, parameter=name, source=parameter.source)
             continue
         try:
@@ -129,7 +129,7 @@ def _included(rack: Rack, name: str, parameter: _Parameter) -> Cases:
             taken = [each for each, address in _networks(view) if address.ip in network]
             wide.update(dict.fromkeys(taken if len(taken) > 1 else ()))
             fine = fine or len(taken) == 1
-            if not taken and _is_whole(view):
+            if not taken and lists_all_interfaces(view):
                 yield case("no-address", item, host=view.node.name, parameter=name, right=fix)
         if wide:
             bits = "" if str(network) == item else f"; as a network it is {network}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.check import Cases, Rack, View, case, rack_check
+from rackready.facts.parts.collective_log import NetworkUse
 from rackready.facts.parts.host import Environment
 from rackready.finding import Verdict
 from rackready.wiring import Role
@@ -46,6 +47,8 @@ def selection(value: str) -> Selection | None:
     left_out=Verdict.FAIL,
     prefix=Verdict.WARN,
     exact_unknown=Verdict.WARN,
+    none_taken=Verdict.WARN,
+    not_judged=Verdict.SKIP,
 )
 def hca(rack: Rack) -> Cases:
     for host, facts in rack.sources():
@@ -58,9 +61,27 @@ def hca(rack: Rack) -> Cases:
                 continue
             if chosen.exact and library[1] in _WITHOUT_EXACT:
                 yield case("exact-unknown", name, observed=value, library=library[1])
-            for view in rack.views:
-                if not host or view.node.name == host:
-                    yield from _judged(view, name, value, chosen, library[1])
+            views = [v for v in rack.views if host in ("", v.node.name) and v.node.rdma]
+            if not views:
+                yield case("not-judged", name, host=host, observed=value)
+            for view in views:
+                yield from _judged(view, name, value, chosen, library[1])
+
+
+def _used(rack: Rack) -> Cases:
+    """Devices that the library's log names, against those that the site wishes."""
+    wishes = [view.wishes.compute_nics for view in rack.views]
+    wanted = {name for wish in wishes if wish is not None and wish.site for name in wish.value}
+    for host, facts in rack.sources():
+        for use in facts.each(NetworkUse) if wanted else ():
+            more = [device for device in use.devices if device not in wanted]
+            values: dict[str, Any] = {"host": host} if host else {}
+            if more:
+                right = _exact(sorted(wanted), "", use.devices, use.library)
+                values["right"] = f"{use.library}_IB_HCA={right}"
+                yield case("used", use.library, more=", ".join(more), **values)
+            elif use.devices:
+                yield case("used-ok", use.library, taken=", ".join(use.devices), **values)
 
 
 def _judged(view: View, name: str, value: str, chosen: Selection, library: str) -> Cases:
@@ -68,6 +89,9 @@ def _judged(view: View, name: str, value: str, chosen: Selection, library: str) 
     taken = [device for device in devices if chosen.takes(device)]
     values: dict[str, Any] = {"observed": value, "host": view.node.name}
     if view.wishes.compute_nics is None:
+        # one device may be all that somebody showed of several
+        if not taken and (view.node.probed or len(devices) > 1):
+            yield case("none-taken", name, here=", ".join(devices), **values)
         more = [
             device
             for device in taken

@@ -10,6 +10,12 @@ from typing import Any
 
 from rackready.check import Cases, Command, Rack, View, case, check, harmless, rack_check
 from rackready.facts.parts.host import Setting
+from rackready.facts.parts.connection import (
+    Connection,
+    DevicesListed,
+    ManagedDevice,
+    NetplanInterface,
+)
 from rackready.facts.parts.network import (
     InterfacesListed,
     LinksListed,
@@ -192,9 +198,17 @@ def _is_compute(rack: Rack, netdev: str, addresses: list[str]) -> bool:
     no_link_now=Verdict.WARN,
     not_applied=Verdict.FAIL,
     other_file=Verdict.FAIL,
+    no_device=Verdict.FAIL,
+    not_in_use=Verdict.FAIL,
+    other_profile=Verdict.WARN,
+    profile_ok=Verdict.OK,
+    two_owners=Verdict.WARN,
 )
 def owner(view: View) -> Cases:
     """A .network file has an effect where its [Match] names a link, and none before it does."""
+    yield from _profiles(view)
+    yield from _netplan(view)
+    yield from _two_owners(view)
     files = [item for item in view.node.facts.each(NetworkFile) if item.settings]
     links = [item for item in view.node.facts.each(NetworkLink) if item.kind != "loopback"]
     listed = view.node.facts.first(LinksListed) is not None
@@ -226,6 +240,56 @@ def owner(view: View) -> Cases:
                 yield case("not-applied", name, **values, observed=link.setup)
             elif link.setup == "configured":
                 yield case("ok", name, **values)
+
+
+def _profiles(view: View) -> Cases:
+    """Profiles of NetworkManager against the interfaces that it manages."""
+    devices = {item.name: item for item in view.node.facts.each(ManagedDevice)}
+    listed = view.node.facts.first(DevicesListed) is not None
+    profiles = [item for item in view.node.facts.each(Connection) if item.interface]
+    for item in profiles:
+        device = devices.get(item.interface or "")
+        values = {"link": item.interface, "kind": "profile"}
+        mine = {each.name for each in profiles if each.interface == item.interface}
+        if device is None:
+            idle = ", ".join(d.name for d in devices.values() if d.state in _IDLE)
+            if listed:
+                yield case("no-device", item.name, **values, links=idle or "none")
+        elif device.state in _IDLE:
+            yield case("not-in-use", item.name, **values, observed=device.state)
+        elif device.profile and device.profile not in mine:
+            yield case("other-profile", item.name, **values, observed=device.profile)
+        elif device.state == "connected" and device.profile in (None, item.name):
+            yield case("profile-ok", item.name, **values)
+
+
+_IDLE = ("unmanaged", "disconnected")
+
+
+def _netplan(view: View) -> Cases:
+    """Interfaces of netplan that are found by their name."""
+    links = {item.name for item in view.node.facts.each(NetworkLink)}
+    listed = view.node.facts.first(LinksListed) is not None
+    if lists_all_interfaces(view) and not view.node.probed:
+        links |= {item.name for item in view.node.net or ()}
+        listed = True
+    idle = [
+        item.name
+        for item in view.node.facts.each(NetworkLink)
+        if item.setup == "unmanaged" and item.kind == "ether" and not _VIRTUAL.match(item.name)
+    ]
+    for item in view.node.facts.each(NetplanInterface):
+        if listed and item.found_by_name and item.name not in links:
+            shown = ", ".join(idle) or "none"
+            yield case("no-device", item.name, link=item.name, kind="netplan", links=shown)
+
+
+def _two_owners(view: View) -> Cases:
+    links = {item.name: item for item in view.node.facts.each(NetworkLink)}
+    for item in view.node.facts.each(ManagedDevice):
+        link = links.get(item.name)
+        if item.state == "connected" and link is not None and link.setup == "configured":
+            yield case("two-owners", item.name)
 
 
 def _shown(file: NetworkFile) -> str:

@@ -34,10 +34,11 @@ def ibgda(seen: Rack) -> Cases:
     skipped = [item.device for facts in failed for item in facts.each(DeviceSkipped)]
     names = ", ".join(dict.fromkeys(skipped)) or "no device"
     explained = False
-    known = False
+    known, unsure = False, False
     for view in seen.views:
         missing = _missing(view.node)
         if missing is None:
+            unsure = True
             continue
         known = True
         loaded = is_loaded(view.node, _COPY)
@@ -56,7 +57,8 @@ def ibgda(seen: Rack) -> Cases:
         elif not failed:
             yield case("ok", "IBGDA", host=view.node.name)
     if failed and not explained:
-        yield case("options-set" if known else "unknown", "IBGDA", names=names)
+        kind = "options-set" if known and not unsure else "unknown"
+        yield case(kind, "IBGDA", names=names)
 
 
 def _failed(transports: tuple[TransportFailed, ...]) -> bool:

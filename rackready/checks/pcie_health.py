@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -50,18 +51,47 @@ def _links(view: View) -> Iterator[_Link]:
     functions = view.node.pci or {}
     cards = accelerators(view)
     rows = {row.bdf: row for row in view.node.facts.each(DeviceQuery) if row.bdf}
+    logged = dict(_logged(view))
     nics = {item.bdf for item in compute_functions(view) if not item.is_virtual}
-    for bdf in sorted(cards | nics | rows.keys()):
+    own = {bdf for bdf, (driver, _) in logged.items() if driver in _DRIVERS}
+    shown = {item.bdf for item in view.node.facts.each(LinkFiles)} & _named(view)
+    for bdf in sorted(cards | nics | rows.keys() | own | shown):
         yield _link(
             bdf,
             functions.get(bdf),
             rows.get(bdf),
-            view.node.facts.first(LinkFiles, bdf=bdf),
-            bdf in cards or bdf in rows,
+            view.node.facts.first(LinkFiles, bdf=bdf) or logged.get(bdf, ("", None))[1],
+            bdf in cards or bdf in rows or bdf in shown,
         )
     for row in view.node.facts.each(DeviceQuery):
         if row.bdf is None and row.index is not None:
             yield _link(f"GPU {row.index}", None, row, None, True)
+
+
+def _named(view: View) -> set[str]:
+    """Accelerators by what their tools say."""
+    return {item.bdf for item in view.node.stack.accelerators or () if item.bdf}
+
+
+# "126.0 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x8 link at 0000:16:01.0
+# (capable of 252.0 Gb/s with 16.0 GT/s PCIe x16 link)"
+_LIMITED = re.compile(
+    r"(\w{2,16}) ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): [\d.]{1,10} Gb/s available PCIe "
+    r"bandwidth, limited by ([\d.]{1,5}) GT/s PCIe x(\d{1,2}) link at \S{1,20} "
+    r"\(capable of [\d.]{1,10} Gb/s with ([\d.]{1,5}) GT/s PCIe x(\d{1,2}) link\)"
+)
+_DRIVERS = {"mlx5_core", "bnxt_en", "ice", "ionic", "hns3", "erdma", "metax", "METAX", "alixpu"}
+
+
+def _logged(view: View) -> Iterator[tuple[str, tuple[str, LinkFiles]]]:
+    """What the kernel says of the bandwidth of a function, and which driver it was."""
+    speeds = {rate.partition(" ")[0]: number for number, rate in _RATES.items()}
+    for line in view.node.kernel_log or ():
+        match = _LIMITED.search(line) if "available PCIe" in line else None
+        if match:
+            speed, most = (speeds.get(match[at].removesuffix(".0")) for at in (3, 5))
+            found = LinkFiles(match[2], speed, int(match[4]), most, int(match[6]))
+            yield match[2], (match[1], found)
 
 
 def _link(
@@ -110,6 +140,7 @@ def _link(
 @check(
     "pcie.link",
     ok=Verdict.OK,
+    gone=Verdict.FAIL,
     narrow=Verdict.FAIL,
     narrow_slot=Verdict.WARN,
     slow_under_load=Verdict.FAIL,
@@ -119,7 +150,12 @@ def _link(
     unloaded=Verdict.SKIP,
 )
 def link(view: View) -> Cases:
+    functions = view.node.pci or {}
     for item in _links(view):
+        function = functions.get(item.subject)
+        if function is not None and function.responds is False:
+            yield case("gone", item.subject)
+            continue
         if item.width is None and item.speed is None:
             continue
         values = {
@@ -128,12 +164,15 @@ def link(view: View) -> Cases:
             "use": item.use,
         }
         above = _slot(view, item.subject)
+        slot = above.express if above else None
         if item.narrow:
-            fits = above and above.express and above.express.link_width_max == item.width
+            fits = slot is not None and slot.link_width_max == item.width
             yield case("narrow-slot" if fits else "narrow", item.subject, **values)
         elif not item.slow:
-            if item.width_max or item.speed_max:
+            if _is_compared(item):
                 yield case("ok", item.subject, **values)
+        elif slot is not None and item.speed and slot.link_speed_max == item.speed:
+            yield case("slow-slot", item.subject, **values)
         elif item.accelerator:
             if item.use is None:
                 yield case("unloaded", item.subject, **values)
@@ -141,8 +180,13 @@ def link(view: View) -> Cases:
                 busy = item.use >= _BUSY
                 yield case("slow-under-load" if busy else "idle", item.subject, **values)
         else:
-            fits = above and above.express and above.express.link_speed_max == item.speed
-            yield case("slow-slot" if fits else "slow", item.subject, **values)
+            yield case("slow", item.subject, **values)
+
+
+def _is_compared(item: _Link) -> bool:
+    """Something was compared with what the device is able to, and nothing is missing for that."""
+    pairs = (item.width, item.width_max), (item.speed, item.speed_max)
+    return any(map(all, pairs)) and all(now for now, able in pairs if able)
 
 
 def _slot(view: View, bdf: str) -> PciFunction | None:
@@ -180,7 +224,7 @@ def errors(view: View) -> Cases:
             yield case("fatal", bdf, observed=_listed(fatal))
         elif sum((few := _counts(corrected)).values()) >= _MANY:
             yield case("many-corrected", bdf, observed=_listed(few))
-        else:
+        elif all(item.whole for item in (*bad, *corrected)):
             yield case("ok", bdf)
     ends = {item.bdf for item in compute_functions(view)} | accelerators(view)
     above = {bdf for end in ends for bdf in bridges_of(view, functions[end])}
@@ -195,7 +239,7 @@ def errors(view: View) -> Cases:
         ]
         if happened:
             yield case("happened", bdf, observed=", ".join(happened))
-        else:
+        elif status.uncorrectable is not None and status.correctable is not None:
             yield case("ok", bdf)
 
 

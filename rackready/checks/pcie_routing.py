@@ -10,6 +10,7 @@ from rackready.checks.pcie_paths import accelerators, bridges_of, compute_functi
 from rackready.facts.model import PciFunction
 from rackready.facts.parts.pcie import (
     AcsLines,
+    DriversLeftOut,
     FirmwareSetting,
     IommuGroup,
     IommuKinds,
@@ -51,6 +52,10 @@ def _ports(view: View) -> Iterator[PciFunction]:
 def _is_port(view: View, function: PciFunction) -> bool:
     if function.express and function.express.port_type is not None:
         return function.express.port_type in (5, 6)
+    below = function.bridges is not None or bridges_of(view, function)
+    # A port with nothing above it is a root port, as far as the buses of bridges were shown.
+    if not below and (function.buses or "Root Port" in (function.name or "")):
+        return False
     # setpci alone says nothing of the class: ACS is asked of ports
     return is_bridge(function) or (function.class_code is None and not view.node.probed)
 
@@ -61,11 +66,11 @@ def _is_port(view: View, function: PciFunction) -> bool:
     redirect=Verdict.FAIL,
     redirect_somewhere=Verdict.FAIL,
     isolation=Verdict.SKIP,
+    drivers_left_out=Verdict.ERROR,
     wrong_offset=Verdict.WARN,
 )
 def access_control(view: View) -> Cases:
-    functions = view.node.pci or {}
-    guests = sorted(bdf for bdf, item in functions.items() if item.driver == "vfio-pci")
+    left_out = view.node.facts.first(DriversLeftOut) is not None
     redirecting = []
     ports = list(_ports(view))
     for port in ports:
@@ -74,22 +79,37 @@ def access_control(view: View) -> Cases:
         values = {"observed": f"{control:04x}", "bits": _names(control)}
         if not control & 0x1C:
             yield case("ok", port.bdf, **values)
-        elif guests:
-            yield case("isolation", port.bdf, guest=guests[0], **values)
+        elif guest := _guest_below(view, port):
+            yield case("isolation", port.bdf, guest=guest, **values)
+        elif left_out:
+            yield case("drivers-left-out", port.bdf, **values)
         else:
             redirecting.append(port)
             yield case("redirect", port.bdf, **values)
-    lines = view.node.facts.first(AcsLines)
-    if lines and not ports:
-        on = [control for control in lines.controls if control & 0x1C]
-        if on:
-            seen = {"observed": f"{on[0]:04x}", "bits": _names(on[0])}
-            yield case(
-                "redirect-somewhere", "ACSCtl", count=len(on), total=len(lines.controls), **seen
-            )
-        else:
-            yield case("ok", "ACSCtl", observed="0000", bits="")
+    if not ports:
+        yield from _lines_without_names(view)
     yield from _wrong_offsets(view, redirecting)
+
+
+def _guest_below(view: View, port: PciFunction) -> str | None:
+    """A function of a guest below a port, or one of which it is not known what is above it."""
+    for bdf, item in sorted((view.node.pci or {}).items()):
+        if item.driver == "vfio-pci":
+            above = bridges_of(view, item)
+            if port.bdf in above or (not above and item.bridges is None):
+                return bdf
+    return None
+
+
+def _lines_without_names(view: View) -> Cases:
+    listings = tuple(dict.fromkeys(view.node.facts.each(AcsLines)))
+    controls = [control for lines in listings for control in lines.controls]
+    on = [control for control in controls if control & 0x1C]
+    if on:
+        seen = {"observed": f"{on[0]:04x}", "bits": _names(on[0])}
+        yield case("redirect-somewhere", "ACSCtl", count=len(on), total=len(controls), **seen)
+    elif any(lines.whole for lines in listings):
+        yield case("ok", "ACSCtl", observed="0000", bits="")
 
 
 def _wrong_offsets(view: View, redirecting: list[PciFunction]) -> Cases:
@@ -150,8 +170,10 @@ def iommu(view: View) -> Cases:
     ours = [group for group in groups if members.get(group.number, set()) & ends]
     chosen = ours or groups
     bad = [group for group in chosen if group.kind in _TRANSLATED]
-    listed = facts.first(IommuKinds)
-    kinds = {group.kind for group in chosen} | set(listed.kinds if listed else ())
+    listed = facts.each(IommuKinds)
+    kinds = {group.kind for group in chosen} | {kind for item in listed for kind in item.kinds}
+    covered = ends <= {bdf for group in ours for bdf in members[group.number]} if ours else False
+    whole = covered or not listed or any(item.whole for item in listed)
     names = ", ".join(
         " of ".join(filter(None, (f"group {group.number}", _some(members.get(group.number)))))
         for group in bad[:4]
@@ -169,7 +191,7 @@ def iommu(view: View) -> Cases:
             groups=names or "some groups",
             **values,
         )
-    elif "identity" in kinds or default == "Passthrough":
+    elif ("identity" in kinds and whole) or default == "Passthrough":
         yield case("ok", "iommu", observed="identity" if "identity" in kinds else default)
     elif default == "Translated":
         name = "by-platform" if arm else "translated"
@@ -187,6 +209,7 @@ def _some(members: set[str] | None) -> str:
     ok=Verdict.OK,
     forced=Verdict.WARN,
     forced_next=Verdict.WARN,
+    forced_now=Verdict.WARN,
 )
 def relaxed_ordering(view: View) -> Cases:
     for setting in view.node.facts.each(FirmwareSetting):
@@ -197,6 +220,8 @@ def relaxed_ordering(view: View) -> Cases:
         if _is_forced(setting.next_boot):
             name = "forced" if _is_forced(now) else "forced-next"
             yield case(name, device, observed=setting.next_boot)
+        elif _is_forced(now):
+            yield case("forced-now", device, observed=now, expected=setting.next_boot)
         else:
             yield case("ok", device, observed=setting.next_boot)
 

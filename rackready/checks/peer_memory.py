@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from rackready.check import Cases, View, case, check
 from rackready.checks.peer_module import given_addresses
@@ -12,6 +13,7 @@ from rackready.version import SdkVersion
 _REFUSED = re.compile(
     r"failing symbol_get of non-GPLONLY symbol (\w*register_peer_memory_client)\b"
 )
+_NOT_DETECTED = re.compile(r"[Pp]eer memory client interface was not detected")
 _ATTEMPT = re.compile(r"initialize peer memory client")
 
 
@@ -51,6 +53,11 @@ def registration(view: View) -> Cases:
             kernel=node.system.kernel or "unknown",
             observed="refused",
         )
+    elif not node.probed and node.stack.peer_memory is None and _said_no(view, since):
+        dmabuf = _knows_dmabuf(view)
+        sdk = node.stack.sdk_version
+        kind = "dmabuf" if dmabuf else "not-registered"
+        yield case(kind, "driver", observed="not registered", sdk_version=sdk)
     elif _knows_dmabuf(view) and (node.probed or node.stack.peer_memory is False):
         observed = "not registered" if node.stack.peer_memory is False else "not known"
         yield case("dmabuf", "driver", observed=observed, sdk_version=node.stack.sdk_version)
@@ -58,6 +65,12 @@ def registration(view: View) -> Cases:
         yield case("not-registered", "driver", observed="not registered")
     elif node.probed:
         yield case("unknown", "driver")
+
+
+def _said_no(view: View, log: Sequence[str]) -> bool:
+    """The log says that the driver found no peer memory, and it was given no addresses since."""
+    given = any(not item.path for item in given_addresses(view.node))
+    return not given and any(_NOT_DETECTED.search(line) for line in log)
 
 
 def _knows_dmabuf(view: View) -> bool:

@@ -13,6 +13,7 @@ from rackready.facts.parts.host import Setting
 from rackready.facts.parts.modules import (
     KernelSymbol,
     ModprobeLine,
+    ModprobeSearch,
     ModuleChange,
     ModuleFile,
     ModuleList,
@@ -27,11 +28,12 @@ from rackready.finding import Verdict
 
 REGISTER = "ib_register_peer_memory_client"
 UNREGISTER = "ib_unregister_peer_memory_client"
-_CLIENT = re.compile(r"(?!ib_)\w*peer_?mem\w*")  # ib_peer_mem is what clients register with
+_CLIENT = re.compile(r"(?!ib_)\w{0,64}peer_?mem\w*")  # ib_peer_mem is what clients register with
 _NAMED = re.compile(r"\b(?!ib_)[a-z]{1,16}_peer_?mem\b")
 _DISAGREES = re.compile(r"(\w{1,64}): disagrees about version of symbol (ib_\w{1,64})")
 _UNKNOWN = re.compile(r"(\w{1,64}): Unknown symbol (ib_\w{1,64}) \(err (-?\d{1,3})\)")
 _NOT_REGISTERED = re.compile(r"([\w-]{0,32}peer_?mem\w{0,32})\b.{0,160}error while registering")
+_BOOT_OPTION = re.compile(r"(?<!\S)(\w{2,32})\.(\w{2,48})=(\S{1,40})")
 _KERNEL_HALF = 0xFFFF_0000_0000_0000
 _EINVAL = "Invalid argument"
 
@@ -143,7 +145,8 @@ def module_loads(view: View) -> Cases:
         if not is_client(file.name) or file.name in told or not built or not kernel:
             continue
         # A module of weak-updates was built for an older kernel that is compatible.
-        if built != kernel and "weak-updates" not in (file.path or ""):
+        path = file.path if file.path or ".el" not in built else "perhaps weak-updates"
+        if built != kernel and "weak-updates" not in (path or ""):
             yield case("other-kernel", file.name, observed=built, expected=kernel)
 
 
@@ -198,6 +201,8 @@ def given_addresses(node: Node) -> Iterator[Given]:
         yield from _addresses(module.name, module.parameters, "")
     for line in node.facts.each(ModprobeLine):
         yield from _addresses(line.module, line.options, line.path or "modprobe.d")
+    for match in _BOOT_OPTION.finditer(node.system.cmdline or ""):
+        yield from _addresses(match[1], {match[2]: match[3]}, "the kernel command line")
 
 
 def _addresses(module: str, values: Mapping[str, str], path: str) -> Iterator[Given]:
@@ -205,7 +210,8 @@ def _addresses(module: str, values: Mapping[str, str], path: str) -> Iterator[Gi
         if "reg" not in name or "addr" not in name:
             continue
         address = _address(value)
-        if address is not None and address >= _KERNEL_HALF:
+        # zero is what a driver has without the option, and what hidden addresses read as in files
+        if address is not None and (address >= _KERNEL_HALF or (path and address == 0)):
             yield Given(module, name, UNREGISTER if "unreg" in name else REGISTER, address, path)
 
 
@@ -219,6 +225,7 @@ def _address(text: str) -> int | None:
     "peer-memory.addresses",
     ok=Verdict.OK,
     stale=Verdict.FAIL,
+    zero=Verdict.FAIL,
     kept=Verdict.WARN,
     hidden_from_all=Verdict.ERROR,
     hidden_from_user=Verdict.ERROR,
@@ -241,6 +248,10 @@ def addresses(view: View) -> Cases:
     for item in given:
         if not item.path and (item.module, item.parameter, item.address) in files:
             continue  # it has it from that file
+        if item.address == 0:
+            wrong = True
+            yield case("zero", item.parameter, place=item.place, module=item.module)
+            continue
         now = [symbol.address for symbol in symbols[item.symbol] if symbol.address]
         if now and item.address not in now:
             wrong = True
@@ -263,19 +274,20 @@ def addresses(view: View) -> Cases:
                 symbol=item.symbol,
                 observed=f"0x{item.address:x}",
             )
-    if not wrong and found:
-        yield _found(symbols)
+    hidden = any(item.search is None for item in node.facts.each(ModprobeSearch))
+    if not wrong and found and not hidden and (answer := _found(symbols)):
+        yield answer
 
 
 def _hidden(node: Node) -> Case:
     setting = node.facts.first(Setting, name="kernel.kptr_restrict")
-    value = (setting.value or None) if setting else None
+    value = setting.value if setting and setting.value.isdecimal() else None
     user = "the user is not known" if node.system.uid is None else f"uid is {node.system.uid}"
     kind = "hidden-from-all" if value == "2" else "hidden" if value is None else "hidden-from-user"
     return case(kind, "/proc/kallsyms", user=user, observed=value or "zeroes")
 
 
-def _found(symbols: Mapping[str, list[KernelSymbol]]) -> Case:
+def _found(symbols: Mapping[str, list[KernelSymbol]]) -> Case | None:
     for name, each in symbols.items():
         if len(each) > 1:
             places = ", ".join(f"{item.module or 'the kernel'} 0x{item.address:x}" for item in each)
@@ -283,6 +295,8 @@ def _found(symbols: Mapping[str, list[KernelSymbol]]) -> Case:
     modules = {item.module for each in symbols.values() for item in each}
     if len(modules) > 1:
         return case("two-modules", REGISTER, observed=" and ".join(sorted(modules)))
+    if not all(symbols.values()):
+        return None  # only one of the two was looked for
     return case("ok", "/proc/kallsyms", module=modules.pop() or "the kernel")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.check import Cases, Rack, View, case, check, rack_check
+from rackready.checks.roce import compute_ports
 from rackready.facts.parts.host import Environment, Service
 from rackready.facts.parts.qos import DcbPort, EcnPort, PauseFrames, PortCounters
 from rackready.facts.parts.store import Facts
@@ -228,9 +229,14 @@ def pfc(view: View) -> Cases:
         yield case("unseen", "roce_priority", expected=wish)
 
 
-@rack_check("qos.equal", ok=Verdict.OK, different=Verdict.WARN)
+@rack_check("qos.equal", ok=Verdict.OK, different=Verdict.WARN, classes=Verdict.WARN)
 def equal(rack: Rack) -> Cases:
-    """PFC is the same on all hosts; where the site names the priority, each is judged by itself."""
+    """
+    PFC and traffic class are the same on all hosts.
+
+    Where the site names the priority or the class, each is judged by itself.
+    """
+    yield from _equal_classes(rack)
     found: dict[tuple[int, ...], list[str]] = {}
     for view in rack.views:
         if wished_priority(view) is not None:
@@ -239,14 +245,38 @@ def equal(rack: Rack) -> Cases:
             if lane.dcb.pfc is not None:
                 on = tuple(number for number, flag in enumerate(lane.dcb.pfc) if flag)
                 found.setdefault(on, []).append(view.node.name)
-    hosts = {host for names in found.values() for host in names}
-    if len(hosts) < 2 or (len(found) == 1 and not rack.whole):
+    if len(_hosts(found)) < 2 or (len(found) == 1 and not rack.whole):
         return
-    shown = "; ".join(
-        f"{', '.join(map(str, on)) or 'none'} on {', '.join(dict.fromkeys(names))}"
-        for on, names in found.items()
-    )
+    shown = _shown({", ".join(map(str, on)) or "none": names for on, names in found.items()})
     yield case("ok" if len(found) == 1 else "different", "PFC", observed=shown)
+
+
+def _equal_classes(rack: Rack) -> Cases:
+    """A packet and its answer carry the class of their own senders."""
+    found: dict[str, list[str]] = {}
+    for view in rack.views:
+        if any(wish is not None for wish in (view.wishes.traffic_class, view.wishes.dscp)):
+            return
+        known = {
+            port.traffic_class
+            for _, port in compute_ports(view)
+            if port is not None and port.traffic_class is not None
+        }
+        if known:
+            value = ", ".join("not set" if one < 0 else str(one) for one in sorted(known))
+            found.setdefault(value, []).append(view.node.name)
+    if len(_hosts(found)) > 1 and len(found) > 1:
+        yield case("classes", "traffic class", observed=_shown(found))
+
+
+def _hosts(found: Mapping[Any, list[str]]) -> set[str]:
+    return {host for names in found.values() for host in names}
+
+
+def _shown(found: Mapping[str, list[str]]) -> str:
+    return "; ".join(
+        f"{value} on {', '.join(dict.fromkeys(names))}" for value, names in found.items()
+    )
 
 
 # --- Who else may change it ---------------------------------------------------------------------

@@ -171,7 +171,7 @@ def _library(
     packages = {item.name: item for item in facts.each(Package)}
     wanted = packages.get("ibverbs-providers")
     values: dict[str, Any] = {
-        "observed": ", ".join(library.without_driver or lacking),
+        "observed": ", ".join(lacking or library.without_driver),
         "install": _install(packages),
         **at,
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 from rackready.check import Cases, Rack, View, case, check, rack_check
 from rackready.checks.qos import class_variables
+from rackready.checks.roce import compute_ports, speaks_infiniband
 from rackready.facts.parts.qos import CmaDefault, CmaRefusal, EcnPort, MarkedFlow
 from rackready.finding import Verdict
 
@@ -41,7 +42,13 @@ def cma(view: View) -> Cases:
         if item.mode is not None and item.mode != mode:
             wrong = True
             yield case(
-                "mode", subject, observed=item.mode, expected=mode, number=mode[1:], **values
+                "mode",
+                subject,
+                observed=item.mode,
+                expected=mode,
+                number=mode[1:],
+                word=_WORDS.get(mode, mode),
+                **values,
             )
         if not wrong:
             known = [
@@ -73,8 +80,48 @@ def _is_infiniband(view: View, item: CmaDefault) -> bool:
     )
 
 
+_WORDS = {"v1": "IB/RoCE v1", "v2": "RoCE v2"}  # as the kernel wants them in default_roce_mode
 _CNP_DSCP = 48  # of congestion notifications, unless the NIC says another: they are no data
 _MOST = 16  # sources that are told of
+
+
+@rack_check("qos.variables", ok=Verdict.OK, wrong=Verdict.FAIL, other=Verdict.WARN)
+def variables(rack: Rack) -> Cases:
+    """
+    Traffic classes that libraries are told, against the site's wish, else against the NICs.
+
+    0 is the default of the libraries: the NIC's own class holds then.
+    """
+    for host, facts in rack.sources():
+        views = [view for view in rack.views if host in ("", view.node.name)]
+        for name, value in class_variables(facts).items():
+            yield from _variable(name, value, views, host)
+
+
+def _variable(name: str, value: int, views: list[View], host: str) -> Cases:
+    ports = [(view, nic, port) for view in views for nic, port in compute_ports(view)]
+    if any(speaks_infiniband(port) for _, _, port in ports):
+        return
+    values: dict[str, Any] = {"observed": value, "dscp": value >> 2}
+    wishes = [view.wishes for view in views]
+    wanted = {w.traffic_class.value for w in wishes if w.traffic_class and w.traffic_class.site}
+    dscps = {wish.dscp.value for wish in wishes if wish.dscp and wish.dscp.site}
+    if wanted or dscps:
+        right = value in wanted if wanted else value >> 2 in dscps
+        told = ", ".join(map(str, sorted(wanted or {dscp << 2 for dscp in dscps})))
+        at = {"host": host} if host else {}
+        yield case("ok" if right else "wrong", name, expected=told, **values, **at)
+        return
+    for view in views if value else ():
+        own = {
+            nic.name: port.traffic_class
+            for each, nic, port in ports
+            if each is view and port is not None and (port.traffic_class or -1) >= 0
+        }
+        told = ", ".join(f"{set_} of {nic}" for nic, set_ in own.items() if set_ != value)
+        if own:
+            at = {"host": view.node.name} if view.node.name else {}
+            yield case("other" if told else "ok", name, expected=told, **values, **at)
 
 
 @rack_check(

@@ -95,9 +95,14 @@ def _judged(
     plain = [item for item in lines if item.marker is None]
     signed = any(item.marker == "cert-authority" for item in lines)
     for kind in sorted({item.key_type for item in plain}):
-        own = [item for item in plain if item.key_type == kind]
-        file = next((item.file for item in own if item.file), "known_hosts")
+        same = [item for item in plain if item.key_type == kind]
         offered = scanned.get((host, kind))
+        own = [item for item in same if not _is_part(item.key, offered, same)]
+        if any(_is_part(offered, item.key, ()) for item in own):
+            offered = None
+        if not own:
+            continue
+        file = next((item.file for item in own if item.file), "known_hosts")
         values: dict[str, Any] = {"kind": kind, "file": file, **_at(place)}
         keys = {item.key for item in own}
         if offered and any(item.marker == "revoked" and item.key == offered for item in lines):
@@ -110,8 +115,17 @@ def _judged(
             yield case("conflict", host, lines=_numbers(other), observed=len(keys), **values)
         elif (count := _times(own)) > 1:
             yield case("duplicate", host, lines=_numbers(own), observed=count, **values)
-        else:
+        elif offered or (not scanned and any(item.source == "" for item in own)):
+            # Of a file that was cut, other lines may be missing, and of a scan this host's.
             yield case("ok", host, **values)
+
+
+def _is_part(key: str | None, offered: str | None, lines: Iterable[KnownHost]) -> bool:
+    """Whether a key was cut: another one goes on where it ends."""
+    if key is None:
+        return False
+    others = {offered or "", *(item.key for item in lines)}
+    return any(other.startswith(key) and other != key for other in others)
 
 
 def fingerprint(key: str) -> str:

@@ -77,3 +77,12 @@ def test_what_happened_is_kept_as_it_is() -> None:
     assert [log.lines for log in facts.each(KernelLog)] == [("a",), ("b",), ("a",)]
     assert facts.kinds() == (KernelLog,)
     assert not Facts()
+
+
+def test_parts_without_end_are_left_out() -> None:
+    told: list[str] = []
+    facts = Facts()
+    for number in range(1100):
+        facts.add(RdmaDevice("mlx5_0", ports=(RdmaPort(number),)), told.append)
+    assert len(facts.each(RdmaDevice)[0].ports or ()) == 1024
+    assert "more than 1024 of ports" in told[0]

@@ -133,7 +133,16 @@ def read_capture(text: str | bytes, host: str) -> Capture:
         if header := _HEADER.search(line):
             break
     else:
-        return Capture(host, (), (Gap("", "this is no capture: it has no header line (pasted outputs: rackready diagnose)"),))
+        return Capture(
+            host,
+            (),
+            (
+                Gap(
+                    "",
+                    "this is no capture: no header line (pasted outputs: rackready diagnose)",
+                ),
+            ),
+        )
     if int(header[1]) != VERSION:
         return Capture(host, (), (Gap("", f"capture format {header[1]} is not known"),))
     return _Reader(host).read(lines, unread="".join(found[_MOST_LINES:]))

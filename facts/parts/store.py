@@ -114,7 +114,9 @@ def _both(one: object, name: str, left: Any, right: Any, conflict: Conflict) -> 
         return MappingProxyType({**right, **left})
     if _is_keyed(left) and _is_keyed(right):
         if len(left) >= _MOST_PARTS:
-            conflict(f"{type(one).__name__}: more than {_MOST_PARTS} of {name}: the others are left")
+            conflict(
+                f"{type(one).__name__}: more than {_MOST_PARTS} of {name}: the others are left"
+            )
             return left
         parts = Facts(left)
         for part in right:

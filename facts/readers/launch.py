@@ -37,8 +37,10 @@ _VARIABLE = re.compile(r"(?:export\s+|local\s+)?([A-Za-z_]\w{0,80})=([\w.,:/@+^=
 _USED = re.compile(r"\$(?:\{(\w{1,81})\}|(\w{1,81}))")
 _BEFORE = re.compile(r"(?:^|\s)([A-Za-z_]\w{0,80})=(\S{0,1024})")
 _RANK = re.compile(r"rank\s+(\d{1,6})\s*=\s*(\S{1,255})\s+slots?\s*=\s*(\S{1,255})", re.IGNORECASE)
+# "n1 slots=8 max_slots=16", "n1:8", "n1"
 _HOST = re.compile(
-    r"([A-Za-z0-9][\w.-]{0,254})(?::(\d{1,5})|\s+(?:max[-_])?slots\s*=\s*(\d{1,5}).*)$"
+    r"([A-Za-z0-9][\w.-]{0,254})(?::(\d{1,5})$|\s+(?:[a-z_-]{1,20}\s*=\s*\S{1,40}\s+){0,4}"
+    r"slots\s*=\s*(\d{1,5})\b|\s+[a-z_-]{1,20}\s*=|$)"
 )
 _PARAMETER = re.compile(r"([a-z][a-z0-9_]{2,80})\s*=\s*(.*)$")
 _SHOWN = re.compile(r"\bcat\s+([^\s|;&<>-][^\s|;&<>]{0,300})")

@@ -24,7 +24,8 @@ _VALUE = re.compile(r"(?:([\w.\[\]-]{1,64})[: ]\s*)?(unlimited|-1|\d{1,15})$")
 # bash: max locked memory (kbytes, -l) 64; dash: locked memory(kbytes) 64;
 # zsh: -l: locked-in-memory size (kbytes) 64; limit of zsh and csh: memorylocked 64kB
 _NAMED = re.compile(
-    r"(?:([\w.\[\]-]{1,64}): *)?(?:max )?(?:locked[ -](?:in-)?memory(?: size)?|memorylocked|memlock)"
+    r"(?:([\w.\[\]-]{1,64}): *)?"
+    r"(?:max )?(?:locked[ -](?:in-)?memory(?: size)?|memorylocked|memlock)"
     r" {0,40}(?:\([^)]{1,20}\))? {0,40}(?:\(-l\))? {1,80}(unlimited|\d{1,15}) {0,8}([kKmMgG]?)[bB]?"
     r"(?:ytes)?$"
 )

@@ -12,6 +12,7 @@ from rackready.facts.parts.accelerators import AcceleratorProcess, AcceleratorPr
 from rackready.facts.parts.devices import Folder
 from rackready.facts.parts.topology import Topology
 from rackready.facts.readers.reader import Output, reader
+from rackready.facts.readers.search import is_of_all
 from rackready.facts.readers.sysfs import bdf, number
 from rackready.facts.readers.topology import read_topology
 
@@ -58,7 +59,9 @@ def attached(output: Output) -> int | None:
     if re.search(r"\s-i\b", output.command) or output.filters:
         return None
     match = _ATTACHED.search(output.text)
-    return int(match[1]) if match else 0 if _NONE in output.text else None
+    if match:
+        return int(match[1]) if is_of_all(output) else None
+    return 0 if _NONE in output.text else None
 
 
 def _stated(text: str) -> tuple[str | None, str | None]:
@@ -95,16 +98,15 @@ def read_list(output: Output) -> Iterator[AcceleratorStack]:
                     uuid=uuid[1] if uuid else None,
                 )
             )
-    whole = not output.filters and not re.search(r"\s-i\b", output.command)
     none = attached(output) == 0
     if found or none:
         yield AcceleratorStack(
             vendor=VENDOR,
             accelerators=tuple(found),
-            attached=len(found) if whole else None,
+            attached=len(found) if is_of_all(output) else None,
             tool_version=tool_version(output.text),
         )
-    elif output.text.strip() and whole:
+    elif output.text.strip() and not output.filters:
         output.note("mx-smi printed no device that could be understood")
 
 

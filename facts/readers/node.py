@@ -24,7 +24,16 @@ from rackready.facts.model import (
     System,
 )
 from rackready.facts.parts.store import Conflict, Facts
-from rackready.facts.readers import kernel, managed, net, pci, rdma, setpci, sysfs, system
+from rackready.facts.readers import (
+    managed,
+    pci,
+    probe_kernel,
+    probe_net,
+    probe_rdma,
+    probe_system,
+    setpci,
+    sysfs,
+)
 from rackready.facts.readers.managed import JOURNAL, MANIFEST
 from rackready.facts.readers.reader import Output, Reader, plain
 from rackready.facts.readers.registry import by_command, by_line, by_shape
@@ -194,16 +203,16 @@ def read_node(
         name=name,
         facts=facts,
         probed=probed,
-        system=system.read_system(outputs.answers()),
+        system=probe_system.read_system(outputs.answers()),
         pci=_pci(outputs, notes.on("PCI functions")),
         rdma=_rdma(outputs, notes.on("RDMA devices")),
         net=_net(outputs, notes.on("network interfaces")),
         modules=None
         if modules is None
-        else kernel.read_modules(
+        else probe_kernel.read_modules(
             modules, outputs.answer("cd /sys/module && ") or "", notes.on("kernel modules")
         ),
-        kernel_log=None if log is None else kernel.read_kernel_log(log),
+        kernel_log=None if log is None else probe_kernel.read_kernel_log(log),
         managed=None
         if manifest is None
         else _managed(manifest, outputs, notes.on("rackready's manifest")),
@@ -297,7 +306,7 @@ def _rdma(outputs: Outputs, note: sysfs.Note) -> tuple[RdmaDevice, ...] | None:
     if listing is None or (not listing and outputs.answer(_PCI_LISTING) is None):
         return None
     counters = outputs.command(_COUNTERS) or ""
-    devices = rdma.rdma_devices(
+    devices = probe_rdma.rdma_devices(
         listing,
         outputs.answer(f"{_RDMA}grep -s '' */fw_ver") or "",
         outputs.answer(f"{_RDMA}grep -s '[1-9a-f]' */ports/*/gids/*", nothing=1),
@@ -315,7 +324,7 @@ def _net(outputs: Outputs, note: sysfs.Note) -> tuple[NetDevice, ...] | None:
     if listing is None:
         return None
     attributes = outputs.answer(f"{_NET}grep -s ''") or ""
-    devices = net.net_devices(listing, attributes, outputs.answer("ip -o addr show"), note)
+    devices = probe_net.net_devices(listing, attributes, outputs.answer("ip -o addr show"), note)
     return devices if devices or _is_empty(listing) else None
 
 

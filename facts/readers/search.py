@@ -34,6 +34,18 @@ def keeps_rows(output: Output) -> bool:
     )
 
 
+_ELSEWHERE = re.compile(
+    r"(?:^|[\s/])(?:docker|podman|nerdctl|crictl|kubectl|oc|singularity|apptainer|enroot|srun|ssh)\s"
+)
+_SELECTED = re.compile(r"\s(?:-i|--id)\b")
+
+
+def is_of_all(output: Output) -> bool:
+    """Whether a tool of devices speaks of all that this host has, not of a container's share."""
+    asked = _SELECTED.search(output.command) or _ELSEWHERE.search(output.line)
+    return not output.filters and not asked
+
+
 def keeps_front(output: Output) -> bool:
     """Whether all is there up to where it ends: it was paged, or only its end was cut off."""
     return all(_filter_of(each) in _PAGERS | {"head"} for each in output.filters)

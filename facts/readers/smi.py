@@ -12,7 +12,7 @@ from rackready.facts.parts.modules import Search
 from rackready.facts.parts.pcie import DeviceQuery
 from rackready.facts.parts.smi import DeviceLink, Health, MigDevice, ToolReport
 from rackready.facts.readers.reader import Output, reader
-from rackready.facts.readers.search import search_of
+from rackready.facts.readers.search import is_of_all, search_of
 from rackready.facts.readers.sysfs import bdf, number
 
 _HEADER = re.compile(r"\| ?(NVIDIA|PPU)-SMI (\S+) +Driver Version: (\d[\w.-]*)(?=[ |])")
@@ -88,7 +88,7 @@ def read_table(output: Output) -> Iterator[object]:
         output.note(f"{tool} printed no table that could be understood")
         return
     yield ToolReport(tool, driver=driver)
-    count = len(found) if found and ended and not output.filters else None
+    count = len(found) if found and ended and is_of_all(output) else None
     yield AcceleratorStack(tuple(found) or None, count, version, driver)
     yield from readings
     yield from read_mig(output.text)
@@ -101,10 +101,9 @@ def read_list(output: Output) -> Iterator[AcceleratorStack]:
         for line in output.lines()
         if (match := _LISTED.match(line))
     ]
-    whole = not output.filters and not re.search(r"\s(?:-i|--id)\b", output.command)
     if found:
         count = len({item.uuid for item in found})
-        yield AcceleratorStack(tuple(found), count if whole else None)
+        yield AcceleratorStack(tuple(found), count if is_of_all(output) else None)
 
 
 def _shows(output: Output, line: str) -> bool:

@@ -69,11 +69,11 @@ def _given(view: View) -> set[str]:
     return {bdf for bdf in view.wiring.accelerators if functions[bdf].driver == "vfio-pci"}
 
 
-_PART = ("NVIDIA_VISIBLE_DEVICES", "KUBERNETES_SERVICE_HOST")
+_PART = ("NVIDIA_VISIBLE_DEVICES", "KUBERNETES_SERVICE_HOST", "SLURM_JOB_ID")
 
 
 def _is_part(view: View) -> bool:
-    """In a container, which has its share of the accelerators, and sees the whole bus."""
+    """In a container or a job, which has its share of the accelerators, and sees the whole bus."""
     sets = view.node.facts.each(Environment)
     named = any(item.values.get(name, "all") != "all" for item in sets for name in _PART)
     return named or view.node.facts.first(ContainerSdk) is not None

@@ -12,7 +12,9 @@ from rackready.facts.model import RdmaPort
 from rackready.facts.parts.bandwidth import Collective, CopyTest, Diagnostic, RdmaTest, Transfer
 from rackready.facts.parts.pcie import DeviceQuery
 from rackready.facts.parts.topology import Topology
+from rackready.facts.readers.gids import is_zero
 from rackready.finding import Verdict
+from rackready.wiring import gid_address, is_ipv4
 
 _SMALL = 256 << 10  # bytes: below, latency rules
 _DIP = 0.7  # of what is around it, from where on a hole is no noise
@@ -121,11 +123,21 @@ def _depths(column: Sequence[float]) -> list[float]:
     return [value / rim if rim else 1.0 for value, rim in zip(column, rims, strict=True)]
 
 
-@check("rdma.bandwidth", ok=Verdict.OK, far=Verdict.WARN, slow=Verdict.WARN)
+@check(
+    "rdma.bandwidth",
+    ok=Verdict.OK,
+    far=Verdict.WARN,
+    slow=Verdict.WARN,
+    other_family=Verdict.FAIL,
+    failed=Verdict.ERROR,
+)
 def rdma_bandwidth(view: View) -> Cases:
     """A test between a NIC and an accelerator that are far apart measures the way between them."""
     tests = (*view.node.facts.each(RdmaTest), *view.job.each(RdmaTest))
     for test in tests:
+        if test.failure and not test.points:
+            yield from _failed(test)
+            continue
         rate = _rate(view, test.device)
         best = max((p.average or 0.0 for p in test.points if p.size >= 65536), default=0.0)
         if rate is None or not best or test.limited or test.device is None:
@@ -142,6 +154,21 @@ def rdma_bandwidth(view: View) -> Cases:
             if far
             else case("slow", test.device, None, **values)
         )
+
+
+def _failed(test: RdmaTest) -> Cases:
+    """A test that came to no result; that a GID is empty says roce.gid-empty."""
+    subject = test.device or "the device of the test"
+    if any(is_zero(gid) for gid in test.gids):
+        return
+    families = [is_ipv4(gid) for gid in test.gids]
+    values = {"test": test.test, "observed": test.failure}
+    if len(set(families)) > 1:
+        yield case(
+            "other-family", subject, **values, gids=" and ".join(map(gid_address, test.gids))
+        )
+    else:
+        yield case("failed", subject, **values)
 
 
 _RATE = re.compile(r"(\d{1,4}(?:\.\d)?)(?: ?Gb/?s(?:ec)?\b| |$)", re.IGNORECASE)

@@ -130,9 +130,9 @@ def _mounted(facts: Facts, host: str) -> Iterator[Case]:
 
 def _without(rack: Rack, facts: Facts, view: View | None, host: str) -> Iterator[Case]:
     """Containers that get accelerators, and nothing of the RDMA devices that the host has."""
-    sources = (
-        [(facts, view)] if host else [(v.node.facts, v) for v in rack.views] or [(facts, None)]
-    )
+    sources: list[tuple[Facts, View | None]] = [(v.node.facts, v) for v in rack.views]
+    if host or not sources:
+        sources = [(facts, view)]
     names = next((found for f, v in sources if (found := _rdma_names(f, v))), ())
     for item in facts.each(Container):
         shown = bool(item.devices or item.requests) and item.kind != "pod"

@@ -12,6 +12,7 @@ from rackready.checks.network import lists_all_interfaces
 from rackready.facts.parts.host import Environment
 from rackready.facts.parts.launch import (
     CpuList,
+    HostFile,
     LaunchCommand,
     LaunchFailure,
     McaFile,
@@ -190,6 +191,9 @@ def _shared(rack: Rack) -> Cases:
     daemon_not_found=Verdict.FAIL,
     daemon_library=Verdict.FAIL,
     slots=Verdict.FAIL,
+    too_few=Verdict.FAIL,
+    perhaps_too_few=Verdict.WARN,
+    slots_fit=Verdict.OK,
     as_root=Verdict.FAIL,
 )
 def launch(rack: Rack) -> Cases:
@@ -214,11 +218,43 @@ def launch(rack: Rack) -> Cases:
             yield case("slots", "slots", observed=item.values[0])
         elif item.kind == "as-root":
             yield case("as-root", item.values[0])
+    if not any(item.kind == "slots" for item in failures):
+        yield from _slots(rack)
     if not failures:
         for path in paths:
             if path.program in ("orted", "prted") and path.host:
                 name = "ok" if path.path else "daemon-not-found"
                 yield case(name, path.host, daemon=path.program, where=path.path or where)
+
+
+def _slots(rack: Rack) -> Cases:
+    """
+    Processes against the slots of their hosts.
+
+    A host of -host has one slot for each time that it is named, if it has no number; within an
+    allocation it may have those of the allocation. One of a hostfile has as many as it has cores.
+    """
+    files = [item for _, facts in rack.sources() for item in facts.each(HostFile)]
+    for run in _launches(rack):
+        if run.ranks is None or run.oversubscribes or bool(run.slots) == bool(run.hostfile):
+            continue
+        if run.hostfile:
+            named = [f for f in files if f.path.rpartition("/")[2] in ("", _base(run.hostfile))]
+            hosts = named[0].hosts if len(named) == 1 and named[0].complete else ()
+            if not hosts or any(count is None for _, count in hosts):
+                continue
+        else:
+            hosts = run.slots
+        total = sum(1 if count is None else count for _, count in hosts)
+        counted = all(count is not None for _, count in hosts)
+        kind = "slots-fit" if run.ranks <= total else "too-few" if counted else "perhaps-too-few"
+        if run.ranks > total or counted:
+            where = run.hostfile or "-host"
+            yield case(kind, "slots", observed=run.ranks, expected=total, where=where)
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 @rack_check(

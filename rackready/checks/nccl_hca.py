@@ -49,8 +49,11 @@ def selection(value: str) -> Selection | None:
     exact_unknown=Verdict.WARN,
     none_taken=Verdict.WARN,
     not_judged=Verdict.SKIP,
+    used=Verdict.FAIL,
+    used_ok=Verdict.OK,
 )
 def hca(rack: Rack) -> Cases:
+    yield from _used(rack)
     for host, facts in rack.sources():
         variables = {
             name: value for item in facts.each(Environment) for name, value in item.values.items()

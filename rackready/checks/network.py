@@ -9,13 +9,13 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from rackready.check import Cases, Command, Rack, View, case, check, harmless, rack_check
-from rackready.facts.parts.host import Setting
 from rackready.facts.parts.connection import (
     Connection,
     DevicesListed,
     ManagedDevice,
     NetplanInterface,
 )
+from rackready.facts.parts.host import Setting
 from rackready.facts.parts.network import (
     InterfacesListed,
     LinksListed,

@@ -145,3 +145,56 @@ def _where(views: list[View]) -> str:
     """The interfaces here whose other end is in another namespace."""
     ends = [item.name for view in views for item in view.node.net or () if item.kind == "veth"]
     return f"; here is only {', '.join(ends)}" if ends else ""
+
+
+@rack_check("roce.mtu-equal", ok=Verdict.OK, rdma=Verdict.FAIL, interface=Verdict.WARN)
+def mtu_equal(rack: Rack) -> Cases:
+    """
+    Both ends of a connection have to take the same packets.
+
+    Where the site names the MTU, each interface is judged by itself. Ports are compared by their
+    names; where hosts name them differently, only if all ports of a host are alike.
+    """
+    if any(view.wishes.mtu is not None for view in rack.views):
+        return
+    active: dict[str, dict[str, int]] = {}
+    frames: dict[str, dict[str, int]] = {}
+    others: dict[str, dict[str, int]] = {}
+    for view in rack.views:
+        interfaces = {item.name: item for item in view.node.net or ()}
+        known = {nic.netdev for nic in view.wiring.ports}
+        for nic, port in compute_ports(view):
+            if speaks_infiniband(port):
+                continue
+            if port is not None and port.active_mtu and port.state in (None, "ACTIVE"):
+                active.setdefault(view.node.name, {})[nic.name] = port.active_mtu
+            interface = interfaces.get(nic.netdev or "")
+            if interface is not None and interface.mtu:
+                frames.setdefault(view.node.name, {})[interface.name] = interface.mtu
+        for item in interfaces.values():
+            if item.mtu and item.name not in known and item.kind is None and item.name != "lo":
+                others.setdefault(view.node.name, {})[item.name] = item.mtu
+    judged = False
+    for kind, found in (("rdma", active), ("rdma", frames), ("interface", others)):
+        for subject, told in _unequal(found) if not judged else ():
+            judged = True
+            yield case(kind, subject, observed=told)
+    hosts = {host for found in (active, frames) for host in found}
+    if not judged and rack.whole and len(hosts) > 1:
+        values = sorted({mtu for mtus in (active or frames).values() for mtu in mtus.values()})
+        yield case("ok", "MTU", observed=", ".join(map(str, values)))
+
+
+def _unequal(found: dict[str, dict[str, int]]) -> Iterator[tuple[str, str]]:
+    """Names whose MTU is not the same on all hosts, and what it is."""
+    names = dict.fromkeys(name for mtus in found.values() for name in mtus)
+    shared = [name for name in names if sum(name in mtus for mtus in found.values()) > 1]
+    for name in shared:
+        values = {host: mtus[name] for host, mtus in found.items() if name in mtus}
+        if len(set(values.values())) > 1:
+            yield name, "; ".join(f"{mtu} on {host}" for host, mtu in values.items())
+    alone = {host: set(mtus.values()) for host, mtus in found.items()}
+    if not shared and all(len(mtus) == 1 for mtus in alone.values()):
+        values = {host: min(mtus) for host, mtus in alone.items()}
+        if len(set(values.values())) > 1:
+            yield "MTU", "; ".join(f"{mtu} on {host}" for host, mtu in values.items())

@@ -376,7 +376,7 @@ def test_no_capture_is_said(tmp_path: Path) -> None:
     path.write_bytes(bytes(range(256)))
     stream = io.StringIO()
     assert check_captures([path], Policy(), False, Console(file=stream, width=200)) == 2
-    assert "this is no capture: it has no header line" in stream.getvalue()
+    assert "this is no capture: no header line" in stream.getvalue()
 
 
 def test_capture_that_is_cut_is_inconclusive(tmp_path: Path) -> None:

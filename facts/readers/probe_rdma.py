@@ -1,4 +1,4 @@
-"""RDMA devices: ports, GID tables, traffic class, counters."""
+"""RDMA devices: ports, GID tables, traffic class, counters, from the listings of the probe."""
 
 from __future__ import annotations
 

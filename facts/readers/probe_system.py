@@ -1,4 +1,4 @@
-"""Operating system, kernel, privileges, machine."""
+"""Operating system, kernel, privileges, machine, from the listings of the probe."""
 
 from __future__ import annotations
 

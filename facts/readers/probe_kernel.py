@@ -1,4 +1,4 @@
-"""Kernel modules and the kernel log."""
+"""Kernel modules and the kernel log, from the listings of the probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Network interfaces and their addresses."""
+"""Network interfaces and their addresses, from the listings of the probe."""
 
 from __future__ import annotations
 

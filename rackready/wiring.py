@@ -152,6 +152,16 @@ def wanted_gid(
     return None
 
 
+def is_bond(name: str, interface: NetDevice | None = None) -> bool:
+    """
+    By the kind of the interface; where that is not known, by the name of what there is: the
+    interface ``bond0``, the RDMA device ``mlx5_bond_0``.
+    """
+    if interface is not None and interface.kind is not None:
+        return interface.kind == "bond"
+    return "bond" in name
+
+
 def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
     """
     Wiring of a node.
@@ -196,7 +206,7 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
                 role = Role.COMPUTE if names & wished.keys() else Role.OTHER
                 found.update(names & wished.keys())
             elif not node.probed:
-                bond = device is not None and "bond" in device.name
+                bond = device is not None and is_bond(device.name)
                 role = Role.OTHER if bond else Role.COMPUTE
             else:
                 close = apart in (Distance.PIX, Distance.PXB)
@@ -240,7 +250,7 @@ def wire(node: Node, profile: Profile | None, wishes: Wishes) -> Wiring:
             add(interface.bdf, None, None, interface)
     if not node.probed:
         known = {item.bdf for item in ports}
-        bonds = {card(item.bdf) for item in ports if item.bdf and "bond" in (item.rdma or "")}
+        bonds = {card(item.bdf) for item in ports if item.bdf and is_bond(item.rdma or "")}
         for function in functions.values():
             if function.bdf in known or card(function.bdf) in bonds:
                 continue

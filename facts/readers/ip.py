@@ -267,21 +267,23 @@ def read_bonding(output: Output) -> Iterator[NetDevice]:
     name, mode = path[1] if path else "", None
     if not _shows_members(output):
         return
-    members: list[str] = []
+    members: dict[str, str | None] = {}
     for line in [*output.lines(), "Ethernet Channel Bonding Driver: end"]:
         key, _, value = (part.strip() for part in line.partition(":"))
         if key == "Ethernet Channel Bonding Driver":
             if members:
                 yield NetDevice(name, kind="bond", members=tuple(members), bond_mode=mode)
-                for member in members:
-                    yield NetDevice(member, master=name or None)
-            members, mode = [], None
+                for member, state in members.items():
+                    yield NetDevice(member, master=name or None, state=state)
+            members, mode = {}, None
         elif key == "Bonding Mode":
             mode = _BOND_MODES.get(value.lower().partition(" (")[0]) or _BOND_MODES.get(
                 value.lower()
             )
         elif key == "Slave Interface" and re.fullmatch(_NAME, value):
-            members.append(value)
+            members[value] = None
+        elif key == "MII Status" and value == "down" and members:
+            members[next(reversed(members))] = "down"
 
 
 def _shows_members(output: Output) -> bool:

@@ -209,10 +209,10 @@ def read_ibstat(output: Output) -> Iterator[RdmaDevice]:
     """``ibstat``: blocks of a device, with blocks of its ports."""
     device: RdmaDevice | None = None
     for line in output.lines():
-        if match := re.match(r"CA '([\w.-]{1,64})'", line):
+        if match := re.match(r"CA (?:'([\w.-]{1,64})'|([\w.-]{1,64})$)", line):
             if device is not None:
                 yield device
-            device = RdmaDevice(match[1])
+            device = RdmaDevice(match[1] or match[2])
         elif device is None:
             continue
         elif match := re.match(r"Port (\d{1,3}):", line):
@@ -316,5 +316,10 @@ READERS = (
         r"|^\[ ?\{\s*\"ifindex\": ?\d+,\s*\"ifname\": ?\"[\w.-]{1,64}\",\s*\"node_type\":",
     ),
     reader("ibstatus", read_ibstatus, command=r"ibstatus\b", shape=r"^Infiniband device '"),
-    reader("ibstat", read_ibstat, command=r"ibstat\b", shape=r"^CA '[\w.-]+'$"),
+    reader(
+        "ibstat",
+        read_ibstat,
+        command=r"ibstat\b",
+        shape=r"^CA (?:'[\w.-]+'|[\w.-]+[ \t]*\n[ \t]*CA type:.*)$",
+    ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rackready.check import Case, Cases, Rack, View, case, rack_check
+from rackready.checks.limits import TOO_LOW
 from rackready.facts.parts.containers import Container
 from rackready.facts.parts.devices import DeviceNode, Folder, OpenError, SharedMemory
 from rackready.facts.parts.store import Facts
@@ -14,7 +15,6 @@ from rackready.finding import Verdict
 
 _VERBS = "/dev/infiniband"
 _CLASS = "/sys/class/infiniband"
-_TOO_LOW = 1 << 30  # bytes of locked memory
 _DEFAULT_SHM = 64 << 20
 _SMALL_SHM = 1 << 30
 
@@ -183,7 +183,7 @@ def memlock(rack: Rack) -> Cases:
             free = item.privileged or {"IPC_LOCK", "ALL"} & set(item.capabilities)
             if item.kind == "pod" or not (_uses_rdma(item) or item.memlock is not None):
                 continue
-            if free or item.memlock == -1 or (item.memlock or 0) >= _TOO_LOW:
+            if free or item.memlock == -1 or (item.memlock or 0) >= TOO_LOW:
                 observed = "IPC_LOCK" if free else item.memlock
                 yield case("ok", item.name, observed=observed, **_at(host))
             elif item.memlock is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rackready.check import Case, Cases, Rack, case, rack_check
+from rackready.facts.model import System
 from rackready.facts.parts.limits import (
     UNLIMITED,
     LimitRule,
@@ -19,27 +20,16 @@ from rackready.facts.parts.ssh import SshdOption
 from rackready.facts.parts.store import Facts
 from rackready.finding import Verdict
 
-# Queue pairs and buffers of one process already take more than the first; the EFA check of
+# Bytes. Queue pairs and buffers of one process already take more than the first; the EFA check of
 # nccl-tests' documentation warns below the second.
-_TOO_LOW = 1 << 30
+TOO_LOW = 1 << 30
 _LOW = 16 << 30
 
-# Services whose children are jobs or containers.
+# Services whose children are jobs.
 _LAUNCHERS = frozenset(
     (
         "slurmd",
         "slurmstepd",
-        "docker",
-        "dockerd",
-        "containerd",
-        "containerd-shim",
-        "kubelet",
-        "crio",
-        "cri-o",
-        "k3s",
-        "k3s-agent",
-        "rke2-agent",
-        "podman",
         "pbs_mom",
         "pbs",
         "lim",
@@ -54,6 +44,23 @@ _LAUNCHERS = frozenset(
         "supervisord",
     )
 )
+# Services whose children are containers, which may have a limit or CAP_IPC_LOCK of their own.
+_ENGINES = frozenset(
+    (
+        "docker",
+        "dockerd",
+        "containerd",
+        "containerd-shim",
+        "kubelet",
+        "crio",
+        "cri-o",
+        "k3s",
+        "k3s-agent",
+        "rke2-agent",
+        "podman",
+    )
+)
+_IPC_LOCK = 1 << 14  # the kernel asks for it before it looks at the limit (ib_umem_get)
 
 
 @rack_check(
@@ -62,7 +69,10 @@ _LAUNCHERS = frozenset(
     ok=Verdict.OK,
     shell=Verdict.FAIL,
     shell_only=Verdict.WARN,
+    shell_of_root=Verdict.WARN,
     service=Verdict.FAIL,
+    engine=Verdict.WARN,
+    engine_alone=Verdict.SKIP,
     process=Verdict.WARN,
     job=Verdict.FAIL,
     propagated=Verdict.FAIL,
@@ -80,13 +90,14 @@ def memlock(rack: Rack) -> Cases:
     jobs = [(host, item) for host, item in limits if item.place == "job"]
     shells = [(host, item) for host, item in limits if item.place == "shell"]
     told: list[Case] = []
-    told += _each("service", (pair for pair in services if _low(pair[1])))
+    engines = [] if _is_felt(rack, limits) else [p for p in services if _base(p[1]) in _ENGINES]
+    told += _each("service", (p for p in services if _low(p[1]) and p not in engines))
     told += _each("container", (p for p in limits if p[1].place == "container" and _low(p[1])))
+    probed = {view.node.name for view in rack.views if view.node.probed}
     if not told:
-        probed = {view.node.name for view in rack.views if view.node.probed}
         # A look at a node shows all services: jobs are not started by the shell of the probe.
         started = [pair for pair in services if pair[0] in probed]
-        told += _shells(shells, [*jobs, *started], dict(found))
+        told += _shells(rack, shells, [*jobs, *started])
     if not told and jobs:
         fine = any(not _low(item) for _, item in services)
         told += _each("propagated" if fine else "job", (p for p in jobs if _low(p[1])))
@@ -99,6 +110,9 @@ def memlock(rack: Rack) -> Cases:
     )
     if not faults:
         told += _logged(found)
+    for pair in engines:
+        if _low(pair[1]):
+            told += _each("engine-alone" if pair[0] in probed else "engine", [pair])
     told += _each("tight", (p for p in limits if p[1].place != "process" and _tight(p[1])))
     yield from told
     for host, item in limits:
@@ -115,11 +129,11 @@ def _named(facts: Facts) -> Iterator[MemLock]:
 
 
 def _low(item: MemLock) -> bool:
-    return UNLIMITED != item.soft < _TOO_LOW
+    return UNLIMITED != item.soft < TOO_LOW
 
 
 def _tight(item: MemLock) -> bool:
-    return _TOO_LOW <= item.soft < _LOW
+    return TOO_LOW <= item.soft < _LOW
 
 
 def _starts_jobs(item: MemLock, facts: Facts) -> bool:
@@ -130,7 +144,17 @@ def _starts_jobs(item: MemLock, facts: Facts) -> bool:
         option = facts.first(SshdOption, name="usepam")
         return option is not None and option.value.lower() == "no"
     # whose unit was not pasted, was looked at for a reason
-    return not item.name or item.name.partition("@")[0] in _LAUNCHERS
+    return not item.name or _base(item) in _LAUNCHERS | _ENGINES
+
+
+def _base(item: MemLock) -> str:
+    return item.name.partition("@")[0]
+
+
+def _is_felt(rack: Rack, limits: Iterable[tuple[str, MemLock]]) -> bool:
+    """True where jobs or containers have a small limit, or were refused memory."""
+    measured = any(item.place in ("job", "container") and _low(item) for _, item in limits)
+    return measured or any(facts.each(MemLockRefusal) for _, facts in rack.sources())
 
 
 def _name(item: MemLock) -> str:
@@ -165,16 +189,29 @@ def _each(name: str, pairs: Iterable[tuple[str, MemLock]], cause: str = "") -> I
 
 
 def _shells(
+    rack: Rack,
     shells: Iterable[tuple[str, MemLock]],
     jobs: Iterable[tuple[str, MemLock]],
-    sources: dict[str, Facts],
 ) -> Iterator[Case]:
     measured = [item for _, item in jobs]
     fine = bool(measured) and not any(map(_low, measured))
+    sources = dict(rack.sources())
+    systems = {view.node.name: view.node.system for view in rack.views}
+    refused = any(facts.each(MemLockRefusal) for facts in sources.values())
     for host, item in shells:
         if _low(item):
-            cause = _cause(sources[host])
-            yield from _each("shell-only" if fine else "shell", [(host, item)], cause)
+            free = not refused and host != "container" and _may_lock(systems.get(host))
+            name = "shell-only" if fine else "shell-of-root" if free else "shell"
+            yield from _each(name, [(host, item)], _cause(sources[host]))
+
+
+def _may_lock(system: System | None) -> bool:
+    """True where the limit does not bind: root has CAP_IPC_LOCK, but in most containers."""
+    if system is None:
+        return False
+    if system.capabilities is not None:
+        return bool(system.capabilities & _IPC_LOCK)
+    return system.uid == 0
 
 
 def _cause(facts: Facts) -> str:
@@ -207,7 +244,7 @@ def _low_rules(facts: Facts) -> list[LimitRule]:
     return [
         item
         for item in dict.fromkeys(last.values())
-        if item.value is not None and UNLIMITED != item.value < _TOO_LOW >> 10
+        if item.value is not None and UNLIMITED != item.value < TOO_LOW >> 10
     ]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_interface, ip_network
 from typing import Any
 
 from rackready.check import Cases, Rack, View, case, rack_check
-from rackready.checks.network import lists_all_interfaces
+from rackready.checks.network import is_virtual, lists_all_interfaces
 from rackready.facts.parts.host import Environment
 from rackready.facts.parts.launch import (
     CpuList,
@@ -61,7 +62,9 @@ def _parameters(rack: Rack, name: str) -> Iterator[_Parameter]:
     both=Verdict.FAIL,
     shared=Verdict.FAIL,
     too_wide=Verdict.FAIL,
+    several=Verdict.WARN,
     absent=Verdict.FAIL,
+    absent_alternative=Verdict.WARN,
     no_address=Verdict.FAIL,
 )
 def interfaces(rack: Rack) -> Cases:
@@ -100,17 +103,20 @@ def _networks(view: View) -> Iterator[tuple[str, Any]]:
 def _included(rack: Rack, name: str, parameter: _Parameter) -> Cases:
     right = _common_network(rack)
     fix = f"--mca {name} {right}" if right else f"--mca {name} with the subnet of the hosts"
-    for item in filter(None, (part.strip() for part in parameter.value.split(","))):
+    items = [item for part in parameter.value.split(",") if (item := part.strip())]
+    holders = _holders(rack)
+    for item in items:
         if "/" not in item:
             missing = [
-                view.node.name
+                view
                 for view in rack.views
                 if view.node.net
                 and lists_all_interfaces(view)
                 and item not in {interface.name for interface in view.node.net}
             ]
-            for host in missing:
-                yield case("absent", item, host=host, parameter=name, right=fix)
+            for view in missing:
+                which = "absent-alternative" if _takes_any(view, items) else "absent"
+                yield case(which, item, host=view.node.name, parameter=name, right=fix)
             if not missing and all(
                 any(item == interface.name for interface in view.node.net or ())
                 for view in rack.views
@@ -122,23 +128,52 @@ def _included(rack: Rack, name: str, parameter: _Parameter) -> Cases:
         except ValueError:
             continue
         wide: dict[str, None] = {}
-        known = fine = False
+        known = fine = wrong = False
         for view in rack.views:
             if not view.node.net:
                 continue
             known = True
-            taken = [each for each, address in _networks(view) if address.ip in network]
-            wide.update(dict.fromkeys(taken if len(taken) > 1 else ()))
+            within = [pair for pair in _networks(view) if pair[1].ip in network]
+            taken = list(dict.fromkeys(each for each, _ in within))
+            if len(taken) > 1:
+                wide.update(dict.fromkeys(taken))
+                wrong = wrong or any(
+                    is_virtual(each) or len(holders[address.ip]) > 1 for each, address in within
+                )
             fine = fine or len(taken) == 1
             if not taken and lists_all_interfaces(view):
                 yield case("no-address", item, host=view.node.name, parameter=name, right=fix)
         if wide:
             bits = "" if str(network) == item else f"; as a network it is {network}"
-            yield case(
-                "too-wide", item, parameter=name, taken=", ".join(wide), bits=bits, right=fix
-            )
+            values = {"taken": ", ".join(wide), "bits": bits, "right": fix}
+            yield case("too-wide" if wrong else "several", item, parameter=name, **values)
         elif known and fine:
             yield case("ok", item, parameter=name, source=parameter.source)
+
+
+def _takes_any(view: View, items: list[str]) -> bool:
+    """True where a host has one of the interfaces or subnets that a list names."""
+    own = list(_networks(view))
+    names = {interface.name for interface in view.node.net or ()}
+    for item in items:
+        if item in names:
+            return True
+        try:
+            network = ip_network(item, strict=False) if "/" in item else None
+        except ValueError:
+            continue
+        if network is not None and any(address.ip in network for _, address in own):
+            return True
+    return False
+
+
+def _holders(rack: Rack) -> dict[Any, set[str]]:
+    """The hosts that have each address."""
+    found: dict[Any, set[str]] = {}
+    for view in rack.views:
+        for _, address in _networks(view):
+            found.setdefault(address.ip, set()).add(view.node.name)
+    return found
 
 
 def _common_network(rack: Rack) -> IPv4Network | None:
@@ -277,7 +312,9 @@ def rankfile(rack: Rack) -> Cases:
     }
     for _, facts in rack.sources():
         for file in facts.each(RankFile):
-            ranks = [placement.rank for placement in file.placements]
+            if not file.placements:
+                continue
+            ranks = Counter(placement.rank for placement in file.placements)
             last = file.placements[-1]
             wrong = False
             if count is not None:
@@ -286,11 +323,11 @@ def rankfile(rack: Rack) -> Cases:
                     yield case(
                         "missing",
                         f"rank {rank}",
-                        observed=len(set(ranks)),
+                        observed=len(ranks),
                         expected=count,
                         example=f"rank {rank}={last.host} slot={last.slots}",
                     )
-            for rank in sorted({rank for rank in ranks if ranks.count(rank) > 1})[:20]:
+            for rank in sorted(rank for rank, times in ranks.items() if times > 1)[:20]:
                 wrong = True
                 yield case("twice", f"rank {rank}")
             for host in dict.fromkeys(placement.host for placement in file.placements):
@@ -304,7 +341,7 @@ def rankfile(rack: Rack) -> Cases:
                         wrong = True
                         yield case("no-such-cpu", slots, observed=outside[0], expected=max(known))
             if not wrong:
-                yield case("ok", "rankfile", observed=len(ranks))
+                yield case("ok", "rankfile", observed=ranks.total())
 
 
 def _cpus(text: str) -> set[int]:

@@ -33,16 +33,48 @@ _VIRTUAL = re.compile(r"(?:lo|docker|br-|veth|cni|cali|flannel|virbr|vnet|tap|tu
 _MAIN_TABLES = {"main", "local", "default", "254", "255", "253"}
 
 
+# IP over InfiniBand, and RDMA devices that are neither: their packets do not go by routes.
+_IPOIB = re.compile(r"ib[a-z]*\d")
+_NO_ROCE = re.compile(r"(?:rdmap|efa_|ibp)\d|ib_")
+
+
 def shared_subnets(view: View) -> Iterator[tuple[str, dict[str, str]]]:
-    """Subnets that several NICs are in, with the address of each NIC: by the routing table."""
+    """
+    Subnets that several NICs with RoCE are in, with the address of each NIC: by the routing table.
+
+    Where no RDMA device tells which NICs these are, it may be all that the default route does not
+    go by: two NICs of a general network may well share it.
+    """
+    devices = {device.name: device for device in view.node.rdma or ()}
+    roce = set[str]()
+    for port in view.wiring.ports:
+        device = devices.get(port.rdma or "")
+        layers = {item.link_layer for item in device.ports} if device else set()
+        if port.netdev and device and layers != {"InfiniBand"} and not _NO_ROCE.match(device.name):
+            roce.add(port.netdev)
+    uplinks = {item.netdev for item in view.node.facts.each(Route) if item.target == "default"}
+    known = view.node.probed or bool(devices and all(map(_NO_ROCE.match, devices)))
+    for subnet, addresses in _subnets(view):
+        if view.node.probed:
+            addresses = {dev: ip for dev, ip in addresses.items() if dev in roce}
+        guessed = not known and not roce and not uplinks & addresses.keys()
+        if len(addresses) > 1 and (roce & addresses.keys() or guessed):
+            yield subnet, addresses
+
+
+def is_virtual(netdev: str) -> bool:
+    """By its name: a bridge, or an interface of a container or guest."""
+    return _VIRTUAL.match(netdev) is not None
+
+
+def _subnets(view: View) -> Iterator[tuple[str, dict[str, str]]]:
     found: dict[str, dict[str, str]] = {}
     for route in view.node.facts.each(Route):
         direct = route.scope == "link" and route.source and not route.gateway
-        if direct and route.table == "main" and not _VIRTUAL.match(route.netdev):
+        other = _VIRTUAL.match(route.netdev) or _IPOIB.match(route.netdev)
+        if direct and route.table == "main" and not other:
             found.setdefault(route.target, {}).setdefault(route.netdev, route.source or "")
-    for subnet, addresses in found.items():
-        if len(addresses) > 1:
-            yield subnet, addresses
+    yield from found.items()
 
 
 def has_rule(view: View, netdev: str, address: str) -> bool:
@@ -112,7 +144,7 @@ def arp(view: View) -> Cases:
             "subnet": subnet,
             "asked": ", ".join(f"{name} {min(found)}" for name, found in asked.items() if found)
             or "not shown",
-            "commands": Command("; ".join(_commands(subnet, addresses))),
+            **_rules(view, subnet, addresses),
         }
         if len(without) < 2:
             yield case("answers" if open_ else "ok", names, **values)
@@ -122,11 +154,23 @@ def arp(view: View) -> Cases:
             yield case("perhaps-no-rules", names, **values)
 
 
-def _commands(subnet: str, addresses: Mapping[str, str]) -> Iterator[str]:
-    """Rule and route for each NIC; of many, for the first two."""
-    for table, (netdev, address) in enumerate(list(addresses.items())[:2], 101):
-        yield f"ip rule add from {address} table {table}"
-        yield f"ip route add {subnet} dev {harmless(netdev)} src {address} table {table}"
+_SHOWN = 2  # NICs whose commands are written out: a fix is short
+
+
+def _rules(view: View, subnet: str, addresses: Mapping[str, str]) -> dict[str, Any]:
+    """Rule and route for each NIC, with tables that nobody uses; of many, for the first ones."""
+    facts = view.node.facts
+    used = {item.table for item in facts.each(RoutingRule)}
+    used |= {item.table for item in facts.each(Route)}
+    free = [table for table in range(101, 251) if str(table) not in used]
+    commands = [
+        f"ip rule add from {address} table {table}; "
+        f"ip route add {subnet} dev {harmless(netdev)} src {address} table {table}"
+        for (netdev, address), table in zip(addresses.items(), free[:_SHOWN], strict=False)
+    ]
+    left = len(addresses) - len(commands)
+    more = f"; the same two for each of the other {left} NICs, in a table of its own"
+    return {"commands": Command("; ".join(commands)), "more": Command(more if left > 0 else "")}
 
 
 @rack_check("net.arp-flux", flux=Verdict.FAIL, one_mac=Verdict.WARN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackready.check import Cases, View, case, check
+from rackready.check import Case, Cases, View, case, check
 from rackready.checks.pcie_paths import (
     HEADER,
     accelerators,
@@ -44,6 +44,7 @@ def _not_seen(view: View) -> list[str]:
     contested=Verdict.WARN,
     smallest=Verdict.WARN,
     tied=Verdict.WARN,
+    unjudged=Verdict.SKIP,
     virtual=Verdict.SKIP,
     accelerator=Verdict.SKIP,
     gone=Verdict.ERROR,
@@ -73,6 +74,8 @@ def max_read_request(view: View) -> Cases:
 def _read_requests(view: View) -> Cases:
     wish = view.wishes.max_read_request
     if wish is None:
+        if view.profile is None:
+            yield from _unjudged(view)
         return
     for bdf in _not_seen(view):
         yield case("not-listed", bdf, expected=f"{wish.value} B")
@@ -121,6 +124,18 @@ def _read_requests(view: View) -> Cases:
             yield case("too-large" if observed > wish.value else "too-small", bdf, data, **values)
 
 
+def _unjudged(view: View) -> Cases:
+    """What was seen where nobody says what it should be: one finding for all NICs."""
+    seen: dict[int, list[str]] = {}
+    for function in compute_functions(view):
+        size = function.express.max_read_request if function.express else None
+        if size is not None and not function.is_virtual:
+            seen.setdefault(size, []).append(function.bdf)
+    if seen:
+        told = (f"{size} B ({', '.join(names[:4])})" for size, names in sorted(seen.items()))
+        yield case("unjudged", "MaxReadReq", observed=", ".join(told))
+
+
 def _is_silent(view: View, function: PciFunction, observed: int | None) -> bool:
     """True where a paste simply does not hold the register."""
     known = observed is not None or is_denied(function) or function.responds is False
@@ -145,6 +160,7 @@ def _tied(view: View, express: Express, wanted: int) -> bool:
     unsupported=Verdict.FAIL,
     held_by_kernel=Verdict.FAIL,
     mismatch=Verdict.FAIL,
+    below_bridge=Verdict.WARN,
     virtual=Verdict.SKIP,
     gone=Verdict.ERROR,
     unreadable=Verdict.ERROR,
@@ -157,6 +173,7 @@ def max_payload(view: View) -> Cases:
     wish = view.wishes.max_payload
     functions = view.node.pci or {}
     if wish is None:
+        yield from _unequal_payloads(view)
         return
     ends = {function.bdf for function in compute_functions(view)} | accelerators(view)
     paths = {bdf for end in ends for bdf in bridges_of(view, functions[end])}
@@ -197,7 +214,7 @@ def max_payload(view: View) -> Cases:
             smallest, bridge = min(narrow)
             yield case("mismatch", bdf, **{**values, "expected": f"{smallest} B"}, bridge=bridge)
         elif observed >= wish.value:
-            yield case("ok", bdf, **values)
+            yield _under_bridge(view, function) or case("ok", bdf, **values)
         elif wish.contested:
             yield case("contested", bdf, **values)
         elif able is not None and able < wish.value:
@@ -206,6 +223,51 @@ def max_payload(view: View) -> Cases:
             yield case("held-by-kernel", bdf, **values)
         else:
             yield case("too-small", bdf, **values)
+
+
+def _unequal_payloads(view: View) -> Cases:
+    """A path whose functions disagree is wrong, whatever the site wants."""
+    functions = view.node.pci or {}
+    ends = {function.bdf for function in compute_functions(view)} | accelerators(view)
+    paths = {bdf for end in ends for bdf in bridges_of(view, functions[end])}
+    for bdf in sorted(ends | (paths & functions.keys())):
+        function = functions[bdf]
+        observed = _payload(function)
+        if function.is_virtual or function.responds is False or observed is None:
+            continue
+        above = [
+            (size, bridge)
+            for bridge in bridges_of(view, function)
+            if (size := _payload(functions.get(bridge))) and size < observed
+        ]
+        if above:
+            smallest, bridge = min(above)
+            yield case(
+                "mismatch", bdf, observed=f"{observed} B", expected=f"{smallest} B", bridge=bridge
+            )
+        elif found := _under_bridge(view, function):
+            yield found
+
+
+def _under_bridge(view: View, function: PciFunction) -> Case | None:
+    """
+    A function that takes less than the bridge just above it may send.
+
+    With pci=pcie_bus_perf that is meant so: then no function is asked for more than it takes.
+    """
+    observed = _payload(function)
+    above = bridges_of(view, function)
+    size = _payload((view.node.pci or {}).get(above[-1])) if above else None
+    meant = "pcie_bus_perf" in (view.node.system.cmdline or "")
+    if not size or not observed or observed >= size or meant:
+        return None
+    return case(
+        "below-bridge",
+        function.bdf,
+        observed=f"{observed} B",
+        expected=f"{size} B",
+        bridge=above[-1],
+    )
 
 
 def _short_bridges(view: View, ends: set[str], wanted: int) -> set[str]:

@@ -162,6 +162,7 @@ def link(view: View) -> Cases:
             "observed": _told(item.speed, item.width),
             "expected": _told(item.speed_max, item.width_max),
             "use": item.use,
+            "lost": "width and speed" if item.slow else "width",
         }
         above = _slot(view, item.subject)
         slot = above.express if above else None
@@ -204,30 +205,38 @@ def _told(speed: int | None, width: int | None) -> str:
 
 # A request that a device does not know, a completion nobody waits for: probing leaves these behind.
 _HARMLESS = {"UnsupReq", "UnxCmplt", "ACSViol", "AdvNonFatalErr", "NonFatalErr", "CorrIntErr"}
-_MANY = 100  # corrected errors since the last boot from which on a link is worth a look
+_MANY = 100  # errors since the last boot from which on a link is worth a look
 
 
 @check(
     "pcie.errors",
     ok=Verdict.OK,
     fatal=Verdict.FAIL,
+    counted=Verdict.WARN,
     many_corrected=Verdict.WARN,
     happened=Verdict.WARN,
 )
 def errors(view: View) -> Cases:
+    """
+    Counters are those since the last boot: a probe of the bus or a hot-plug leaves one behind.
+
+    Functions that are known to be on no path between NICs and accelerators are left out.
+    """
     functions = view.node.pci or {}
     counted = view.node.facts.each(ErrorCounters)
-    for bdf in sorted({item.bdf for item in counted}):
+    ends = {item.bdf for item in compute_functions(view)} | accelerators(view)
+    above = {bdf for end in ends for bdf in bridges_of(view, functions[end])}
+    elsewhere = functions.keys() - ends - above if ends else set()
+    for bdf in sorted({item.bdf for item in counted} - elsewhere):
         bad = [item for item in counted if item.bdf == bdf and item.severity != "correctable"]
         corrected = [item for item in counted if item.bdf == bdf and item.severity == "correctable"]
         if fatal := _counts(bad):
-            yield case("fatal", bdf, observed=_listed(fatal))
+            name = "fatal" if _is_at_fault(view, bdf, fatal) else "counted"
+            yield case(name, bdf, observed=_listed(fatal))
         elif sum((few := _counts(corrected)).values()) >= _MANY:
             yield case("many-corrected", bdf, observed=_listed(few))
         elif all(item.whole for item in (*bad, *corrected)):
             yield case("ok", bdf)
-    ends = {item.bdf for item in compute_functions(view)} | accelerators(view)
-    above = {bdf for end in ends for bdf in bridges_of(view, functions[end])}
     known = {item.bdf for item in counted}
     for bdf in sorted((ends | above) & functions.keys() - known):
         status = functions[bdf].errors
@@ -241,6 +250,17 @@ def errors(view: View) -> Cases:
             yield case("happened", bdf, observed=", ".join(happened))
         elif status.uncorrectable is not None and status.correctable is not None:
             yield case("ok", bdf)
+
+
+def _is_at_fault(view: View, bdf: str, counts: Mapping[str, int]) -> bool:
+    """True where more than a count tells of it: many of them, a status still set, the kernel."""
+    function = (view.node.pci or {}).get(bdf)
+    status = function.errors if function and function.responds is not False else None
+    return (
+        sum(counts.values()) >= _MANY
+        or bool(status and _set(status.uncorrectable, UNCORRECTABLE))
+        or any(bdf in line and "Uncorrect" in line for line in view.node.kernel_log or ())
+    )
 
 
 def _counts(counters: list[ErrorCounters]) -> dict[str, int]:

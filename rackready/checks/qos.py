@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,9 +170,9 @@ def discards(view: View, lane: str, priority: int) -> tuple[int, bool]:
     return max(seen, default=0), len(seen) > 1 and max(seen) > min(seen) > -1
 
 
-def flags(priority: int) -> str:
-    """Priority 5 -> "0,0,0,0,0,1,0,0", as mlnx_qos takes it."""
-    return ",".join("1" if item == priority else "0" for item in range(8))
+def flags(priorities: Collection[int]) -> str:
+    """Priorities 3 and 5 -> "0,0,0,1,0,1,0,0", as mlnx_qos takes it."""
+    return ",".join("1" if item in priorities else "0" for item in range(8))
 
 
 @check(
@@ -184,6 +184,7 @@ def flags(priority: int) -> str:
     discards=Verdict.WARN,
     unknown=Verdict.SKIP,
     unseen=Verdict.SKIP,
+    unjudged=Verdict.SKIP,
 )
 def pfc(view: View) -> Cases:
     """
@@ -194,6 +195,7 @@ def pfc(view: View) -> Cases:
     """
     wish = wished_priority(view)
     seen = False
+    unjudged: dict[str, None] = {}
     for lane in lanes(view):
         seen = True
         if lane.dcb.pfc is None:
@@ -203,15 +205,18 @@ def pfc(view: View) -> Cases:
         if priority is None:
             if lane.wished and lane.dcb.trust not in ("pcp", "none"):
                 yield case("unknown", lane.name, why=why)
+            elif not lane.why:
+                unjudged[lane.name] = None
             continue
-        on = [str(number) for number, flag in enumerate(lane.dcb.pfc) if flag]
+        numbers = [number for number, flag in enumerate(lane.dcb.pfc) if flag]
+        on = list(map(str, numbers))
         lost, grew = discards(view, lane.name, priority)
         pause = view.node.facts.first(PauseFrames, netdev=lane.name)
         values: dict[str, Any] = {
             "observed": ", ".join(on) or "none",
             "expected": priority,
             "why": why,
-            "flags": flags(priority),
+            "flags": flags({*numbers, priority}),
             "lost": f"; {lost} discards on priority {priority} since the driver was loaded"
             if lost
             else "",
@@ -225,6 +230,8 @@ def pfc(view: View) -> Cases:
             yield case("wrong", lane.name, **values)
         else:
             yield case("off" if wish is not None or lane.wished else "lossy", lane.name, **values)
+    if unjudged:
+        yield case("unjudged", "roce_priority", observed=", ".join(unjudged))
     if not seen and wish is not None and view.node.probed:
         yield case("unseen", "roce_priority", expected=wish)
 

@@ -13,7 +13,7 @@ from rackready.facts.parts.host import Package
 from rackready.facts.parts.rdma import VerbsLibrary
 from rackready.facts.parts.store import Facts
 from rackready.finding import Verdict
-from rackready.wiring import NicPort, Role, card
+from rackready.wiring import NicPort, Role, card, is_bond
 
 
 def _ports(view: View) -> Iterator[tuple[NicPort, RdmaPort]]:
@@ -33,6 +33,7 @@ def _ports(view: View) -> Iterator[tuple[NicPort, RdmaPort]]:
     no_link=Verdict.FAIL,
     down=Verdict.FAIL,
     initializing=Verdict.FAIL,
+    second_port=Verdict.WARN,
     unused=Verdict.SKIP,
 )
 def port_state(view: View) -> Cases:
@@ -44,6 +45,7 @@ def port_state(view: View) -> Cases:
         if nic.role is Role.COMPUTE
     )
     interfaces = {item.name: item for item in view.node.net or ()}
+    active = [nic for nic, port in ports if port.state == "ACTIVE"]
     for nic, port in ports:
         if nic.role is not Role.COMPUTE or nic.virtual:
             continue
@@ -60,6 +62,10 @@ def port_state(view: View) -> Cases:
         values: dict[str, Any] = {
             "observed": " ".join(word for word in (port.state, physical) if word),
             "netdev": nic.netdev or "its interface",
+            "link": nic.netdev or "NETDEV",
+            "find": ""
+            if nic.netdev
+            else f"ls /sys/class/infiniband/{nic.rdma}/device/net names NETDEV; then ",
             "layer": layer,
             "rdma": nic.rdma,
         }
@@ -68,12 +74,26 @@ def port_state(view: View) -> Cases:
             yield case("unused", nic.name, **values)
         elif port.state in ("INIT", "ARMED") and infiniband:
             yield case("initializing", nic.name, **values)
+        elif view.wishes.compute_nics is None and any(_same_card(nic, other) for other in active):
+            yield case("second-port", nic.name, **values)
         elif infiniband or (physical is not None and physical not in ("Disabled", "LinkUp")):
             yield case("no-link", nic.name, **values)
         elif off:
             yield case("disabled", nic.name, **values)
         elif port.state in ("DOWN", None) or physical == "LinkUp":
             yield case("down", nic.name, **values)
+
+
+_FUNCTION = re.compile(r"(e[nt][a-zA-Z0-9]{1,24}|ib[a-zA-Z0-9]{1,24})f\d{1,2}(?:np?\d{1,2})?$")
+
+
+def _same_card(nic: NicPort, other: NicPort) -> bool:
+    """By the device and the address; where that is not known, by the names that systemd gives."""
+    if nic.bdf and other.bdf:
+        return card(nic.bdf) == card(other.bdf)
+    names = [_FUNCTION.match(item.netdev or "") for item in (nic, other)]
+    placed = [match[1] for match in names if match]
+    return nic.rdma == other.rdma or (len(placed) == 2 and placed[0] == placed[1])
 
 
 def _is_infiniband(nic: NicPort, port: RdmaPort) -> bool:
@@ -99,6 +119,7 @@ def _card_by_name(netdev: str) -> str | None:
     two_cards=Verdict.FAIL,
     no_lag=Verdict.WARN,
     mode=Verdict.WARN,
+    member_down=Verdict.WARN,
 )
 def bond(view: View) -> Cases:
     """A bond is one RDMA device only where all its ports are of one card."""
@@ -109,9 +130,10 @@ def bond(view: View) -> Cases:
             bonds.setdefault(nic.netdev, []).append(nic)
     for name, nics in bonds.items():
         master = _master(name, interfaces, len(bonds))
-        is_bond = name.startswith("bond") or (master is not None and master.kind == "bond")
-        named = view.wishes.compute_nics is None or any(n.role is Role.COMPUTE for n in nics)
-        if not is_bond or not named:
+        # Of a live node it is known which NICs are near accelerators: others may be bonded freely.
+        known = view.node.probed or view.wishes.compute_nics is not None
+        free = known and all(nic.role is not Role.COMPUTE for nic in nics)
+        if free or not is_bond(name, master):
             continue
         devices = sorted({nic.rdma or "" for nic in nics})
         members = (master.members or ()) if master else ()
@@ -132,6 +154,8 @@ def bond(view: View) -> Cases:
             yield case("no-lag", name, observed=len(devices), **values)
         elif mode is not None and mode not in (1, 2, 4):
             yield case("mode", name, observed=mode, **values)
+        elif down := [m for m in members if m in interfaces and interfaces[m].state == "down"]:
+            yield case("member-down", name, observed=", ".join(down))
         elif members or cards:
             yield case("ok", name, observed=", ".join(devices), **values)
 
@@ -139,7 +163,7 @@ def bond(view: View) -> Cases:
 def _master(name: str, interfaces: dict[str, NetDevice], bonds: int) -> NetDevice | None:
     """A bond whose file was pasted without its path has no name: where there is one, it is it."""
     nameless = interfaces.get("")
-    if nameless is not None and (bonds == 1 or name.startswith("bond")):
+    if nameless is not None and (bonds == 1 or is_bond(name)):
         return nameless
     return interfaces.get(name)
 

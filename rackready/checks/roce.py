@@ -60,6 +60,7 @@ def stray_entries(gids: tuple[Gid, ...], below: int) -> list[Gid]:
     other_drifted=Verdict.WARN,
     another_first=Verdict.WARN,
     missing=Verdict.FAIL,
+    outside=Verdict.FAIL,
     other_family=Verdict.WARN,
     untyped=Verdict.WARN,
     unknown=Verdict.ERROR,
@@ -88,7 +89,11 @@ def gid_index(view: View) -> Cases:
             yield _placed(view, nic, nic.gid, port.gids, kind, subnet)
         elif not port.gids_cut:
             other = wanted_gid(port.gids, version, "ipv6") if family == "ipv4" else None
-            if other is None or wishes.gid_family.site or subnet:
+            own = wanted_gid(port.gids, version, family, None, nic.netdev) if subnet else None
+            if own is not None:
+                address, netdev = gid_address(own.gid), nic.netdev or "its interface"
+                yield case("outside", subject, observed=address, expected=subnet, netdev=netdev)
+            elif other is None or wishes.gid_family.site or subnet:
                 yield _missing(nic, wanted)
             else:
                 yield case(
@@ -107,6 +112,7 @@ def _missing(nic: NicPort, wanted: str) -> Case:
         nic.name,
         kind=wanted,
         netdev=nic.netdev or "its interface",
+        link=nic.netdev or "NETDEV",
         addresses=addresses,
     )
 
@@ -200,6 +206,7 @@ _DISPLACED = {
     not_set=Verdict.WARN,
     other=Verdict.WARN,
     no_file=Verdict.ERROR,
+    inbox=Verdict.WARN,
     unsupported=Verdict.SKIP,
     unknown=Verdict.ERROR,
     infiniband=Verdict.SKIP,
@@ -226,7 +233,9 @@ def traffic_class(view: View) -> Cases:
         if speaks_infiniband(port):
             yield case("infiniband", subject)
         elif port and port.traffic_class_file is False:
-            yield case("no-file" if wish.site else "unsupported", subject, **values)
+            # A path that was typed may be wrong; a node that was looked at has no such file.
+            name = "inbox" if view.node.probed else "no-file"
+            yield case(name if wish.site else "unsupported", subject, **values)
         elif observed is None:
             # What nobody pasted is no error; the diagnosis tells of a wish without evidence.
             if view.node.probed or (port and port.traffic_class_file):

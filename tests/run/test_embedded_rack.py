@@ -152,7 +152,7 @@ def test_undo_is_byte_for_byte(rack: Rack, first: Outcome) -> None:
     assert now == {path: entry for path, entry in before.items()}
     unnamed = rack.run("inventory.py", "undo")
     assert unnamed.status == 1
-    assert "name it: --data run=RUN" in unnamed.output
+    assert "name what to undo: --data run=RUN" in unnamed.output
     unknown = rack.run("inventory.py", "undo", "--data", "run=20000101-000000")
     assert unknown.status == 1
     assert "no journal has anything of run 20000101-000000" in unknown.output

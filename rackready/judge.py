@@ -18,6 +18,9 @@ from rackready.wiring import wire
 from rackready.wishes import wishes_of
 
 
+_WAIVABLE = (Verdict.WARN, Verdict.ERROR, Verdict.FAIL)
+
+
 def probe_wishes(profiles: Iterable[Profile]) -> ProbeWishes:
     """What the probe is to look at on a node that may be any of these products."""
     profiles = tuple(profiles)
@@ -84,21 +87,29 @@ def judge_rack(
     """
     judgements = tuple(judgements)
     seen = Rack(tuple(item.view for item in judgements), expected, job or Facts())
-    findings = check_rack(seen, host, live=job is None)
-    return [_waived_by_all(finding, judgements) for finding in findings]
+    named = {item.view.node.name: item for item in judgements}
+    return [
+        # One that stands under a node is that node's, any other one all of them have to waive.
+        _waived_by_all(finding, (named[finding.host],) if finding.host in named else judgements)
+        for finding in check_rack(seen, host, live=job is None)
+    ]
 
 
 def _waived_by_all(finding: Finding, judgements: Sequence[Judgement]) -> Finding:
-    reasons = [
-        waived(replace(finding, host=item.view.node.name), item.policy, item.today).waived
-        for item in judgements
-    ]
-    return replace(finding, waived=reasons[0]) if reasons and all(reasons) else finding
+    if finding.verdict not in _WAIVABLE:
+        return finding
+    reason = ""
+    for item in judgements:
+        own = waived(replace(finding, host=item.view.node.name), item.policy, item.today).waived
+        if not own:
+            return finding
+        reason = reason or own
+    return replace(finding, waived=reason)
 
 
 def waived(finding: Finding, policy: Policy, today: date) -> Finding:
     """The finding with the site's reason for living with it, when there is one that holds."""
-    if finding.verdict not in (Verdict.WARN, Verdict.ERROR, Verdict.FAIL):
+    if finding.verdict not in _WAIVABLE:
         return finding
     waiver = policy.waiver_for(finding.check, finding.host, today)
     if waiver is None:

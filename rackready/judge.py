@@ -17,7 +17,6 @@ from rackready.profile import Profile, detect
 from rackready.wiring import wire
 from rackready.wishes import wishes_of
 
-
 _WAIVABLE = (Verdict.WARN, Verdict.ERROR, Verdict.FAIL)
 
 
